@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The contract between gateware and recovery firmware: one description of events and commands.
+
+Stream layouts, the C header, the Python types of a policy and the documents are made from these
+tables. Words are 32 bits; a field never crosses a word. Time is in ticks of 128 ns, modulo 2^32
+(`time`) or 2^16 (timestamps).
+"""
+
+from dataclasses import dataclass
+
+VERSION = 1
+
+@dataclass(frozen=True)
+class ContractField:
+    name:   str
+    word:   int     # Word of the record.
+    bit:    int     # Lowest bit in the word.
+    width:  int
+    unit:   str     # Unit or meaning.
+
+def _fields(*rows):
+    return tuple(ContractField(*row) for row in rows)
+
+# Events: gateware to firmware ---------------------------------------------------------------------
+
+EVENT_WORDS = 8
+
+class EventKind:
+    HOLES      = 1  # PSNs that are missing and ripe: `base` + bits of `mask`.
+    NACK       = 2  # The peer refused PSN `base` for `reason`.
+    TIMEOUT    = 3  # No progress for the interval that firmware had set.
+    NAK        = 4  # Transport NAK, `reason` = AETH syndrome.
+    READ_ERROR = 5  # A PCIe read of this queue pair's payload failed.
+    ACCESS     = 6  # The responder refused a packet: `reason` = AETH syndrome it sent.
+
+EVENT = _fields(
+    ("kind",     0,  0,  8, "EventKind"),
+    ("reason",   0,  8,  8, "NACK reason or AETH syndrome"),
+    ("qp",       0, 16, 16, "index of the queue pair"),
+    ("unacked",  1,  0, 24, "oldest PSN that is not acknowledged"),
+    ("next",     2,  0, 24, "next new PSN to send"),
+    ("base",     3,  0, 24, "first PSN that the mask speaks of"),
+    ("mask_low", 4,  0, 32, "bit i: PSN base + i"),
+    ("mask_high",5,  0, 32, "bit i: PSN base + 32 + i"),
+    ("rtt",      6,  0, 16, "last round-trip time of the queue pair, ticks"),
+    ("entropy",  6, 16, 16, "entropy value concerned"),
+    ("time",     7,  0, 32, "when it was raised, ticks"),
+)
+
+# Commands: firmware to gateware -------------------------------------------------------------------
+
+COMMAND_WORDS = 4
+
+class CommandKind:
+    RESEND = 1  # Resend the PSNs base + bits of the mask (those already acknowledged are left out).
+    PROBE  = 2  # Send a reliability probe.
+    TIMER  = 3  # Arm the deadline: TIMEOUT if no progress for `mask_low` ticks from now.
+    GUARD  = 4  # Reorder guard: a hole is ripe `mask_low`[15:0] ticks after it was sent and
+                # `mask_high`[7:0] packets below the highest arrival.
+    ERROR  = 5  # End the queue pair; `reason` goes to the error words.
+
+COMMAND = _fields(
+    ("kind",     0,  0,  8, "CommandKind"),
+    ("reason",   0,  8,  8, "ERROR: QpError"),
+    ("qp",       0, 16, 16, "index of the queue pair"),
+    ("base",     1,  0, 24, "first PSN that the mask speaks of"),
+    ("mask_low", 2,  0, 32, "bit i: PSN base + i, or a value"),
+    ("mask_high",3,  0, 32, "bit i: PSN base + 32 + i, or a value"),
+)
+
+# Reasons why a queue pair or a token failed, as shown in error words ------------------------------
+
+class QpError:
+    """Reasons 1 to 15 end a queue pair, from 16 on a single token was dropped."""
+    RETRY_EXCEEDED     = 1
+    REMOTE_INVALID     = 2   # Transport NAK: invalid request.
+    REMOTE_ACCESS      = 3   # Transport NAK: remote access.
+    REMOTE_OPERATION   = 4   # Transport NAK: remote operational error, or NACK UNEXP_EVENT.
+    READ_FAILED        = 5   # A PCIe read failed.
+    TOKEN_CONTEXT      = 16  # No such context on the page.
+    TOKEN_FORMAT       = 17  # Operation, flags or half a token.
+    TOKEN_SLOT         = 18  # Slot outside of the context.
+    TOKEN_LENGTH       = 19  # Length over the context's limit.
+    TOKEN_QUOTA        = 20  # Page over its quota.
+    TOKEN_REGION       = 21  # Local memory outside of the region or without the right.
+    TOKEN_STATE        = 22  # The queue pair is not ready to send.
+
+QP_ERROR_TEXT = {
+    QpError.RETRY_EXCEEDED:   "retry budget used up",
+    QpError.REMOTE_INVALID:   "the peer refused a request as invalid",
+    QpError.REMOTE_ACCESS:    "the peer refused access to its memory",
+    QpError.REMOTE_OPERATION: "the peer reported an operational error",
+    QpError.READ_FAILED:      "a PCIe read of the payload failed",
+    QpError.TOKEN_CONTEXT:    "the context does not exist",
+    QpError.TOKEN_FORMAT:     "the token is malformed",
+    QpError.TOKEN_SLOT:       "the slot is outside of the context",
+    QpError.TOKEN_LENGTH:     "the length is over the context's limit",
+    QpError.TOKEN_QUOTA:      "the page is over its quota",
+    QpError.TOKEN_REGION:     "the local memory is outside of its region",
+    QpError.TOKEN_STATE:      "the queue pair is not ready to send",
+}
