@@ -68,6 +68,45 @@ COMMAND = _fields(
     ("mask_high",3,  0, 32, "bit i: PSN base + 32 + i, or a value"),
 )
 
+def event_words(values):
+    """Words of an event, from a dictionary of its fields; fields that are not named are 0."""
+    return _words(EVENT, EVENT_WORDS, values)
+
+def command_values(words):
+    """Dictionary of a command's fields, from its words."""
+    return {f.name: (words[f.word] >> f.bit) & ((1 << f.width) - 1) for f in COMMAND}
+
+def _words(table, count, values):
+    words = [0]*count
+    for f in table:
+        value = values.get(f.name, 0)
+        if not 0 <= value < (1 << f.width):
+            raise ValueError(f"{f.name} is {value}, but it has {f.width} bits.")
+        words[f.word] |= value << f.bit
+    return words
+
+# The window: words of the recovery port, as the soft core sees them -------------------------------
+
+WINDOW_WORDS = 32
+
+class Window:
+    """Word offsets in the recovery port. 32-bit accesses only; a word that is not named reads 0."""
+    EVENT       = 0x00 # to 0x07, read: words of the oldest event, 0 when none waits.
+    STATUS      = 0x08 # read: WindowStatus.
+    POP         = 0x09 # write: drop the oldest event.
+    TIME        = 0x0a # read: ticks of 128 ns.
+    VERSION     = 0x0b # read: version of this contract.
+    QUEUE_PAIRS = 0x0c # read: queue pairs of the card.
+    HEARTBEAT   = 0x0d # write: the firmware is alive.
+    REFUSED     = 0x0e # read: commands refused, stays at 2^32 - 1.
+    COMMAND     = 0x10 # to 0x13, write: words of a command; they keep their values.
+    GO          = 0x14 # write: submit the command words; only while STATUS says not busy.
+
+class WindowStatus:
+    """Fields of the STATUS word."""
+    EVENTS_MASK = 0xffff    # Events that wait.
+    BUSY        = 1 << 16   # The mailbox takes no command now.
+
 # Reasons why a queue pair or a token failed, as shown in error words ------------------------------
 
 class QpError:
