@@ -99,8 +99,8 @@ class Window:
     QUEUE_PAIRS = 0x0c # read: queue pairs of the card.
     HEARTBEAT   = 0x0d # write: the firmware is alive.
     REFUSED     = 0x0e # read: commands refused, stays at 2^32 - 1.
-    COMMAND     = 0x10 # to 0x13, write: words of a command; they keep their values.
-    GO          = 0x14 # write: submit the command words; only while STATUS says not busy.
+    COMMAND     = 0x10 # to 0x13, write: words of a command.
+    GO          = 0x14 # write: submit the command words and clear them; only while STATUS says not busy.
 
 class WindowStatus:
     """Fields of the STATUS word."""

@@ -25,7 +25,7 @@ class CommandMailbox(LiteXModule):
     """Command words, check and a short queue.
 
     write, index, data : write strobe of command word `index`.
-    go                 : submit the words; takes one cycle.
+    go                 : submit the words and clear them, so that unused ones need not be written.
     busy               : the queue is full; a `go` is now lost, and counted as refused.
     refused            : commands refused, stays at its largest value.
     source             : `command_layout()`, one command a beat.
@@ -45,7 +45,10 @@ class CommandMailbox(LiteXModule):
 
         # Words.
         words = Array(Signal(32, name=f"word{i}") for i in range(COMMAND_WORDS))
-        self.sync += If(self.write, words[self.index].eq(self.data))
+        self.sync += [
+            If(self.write, words[self.index].eq(self.data)),
+            If(self.go, [word.eq(0) for word in words]),
+        ]
 
         # Fields and check.
         self.queue = queue = stream.SyncFIFO(command_layout(), QUEUE_DEPTH)

@@ -14,7 +14,13 @@ from litex.soc.interconnect import stream, wishbone
 from migen import *
 
 from firmware.contract import (
-    COMMAND_WORDS, EVENT, EVENT_WORDS, VERSION, WINDOW_WORDS, Window, WindowStatus,
+    COMMAND_WORDS,
+    EVENT,
+    EVENT_WORDS,
+    VERSION,
+    WINDOW_WORDS,
+    Window,
+    WindowStatus,
 )
 from gateware.common.layouts import command_layout
 from gateware.recovery.command_mailbox import CommandMailbox

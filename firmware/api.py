@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What a policy may import: types, the event, commands and the names of their codes.
+
+A policy imports from here and from nowhere else. Commands that a policy issues in Python are
+collected in `issued`; the generator turns the same calls into writes to the command mailbox.
+"""
+
+from firmware.contract import COMMAND, EVENT, CommandKind, EventKind, QpError
+from firmware.types import make_record, record, steps, type_of_width, u8, u16, u24, u32
+from gateware.common.headers import NackReason, Syndrome
+
+__all__ = ["Event", "EventKind", "NackReason", "QpError", "Syndrome", "fail", "guard", "probe", "record",
+           "resend", "steps", "timer", "u8", "u16", "u24", "u32"]
+
+# Event --------------------------------------------------------------------------------------------
+
+Event = make_record("Event", {f.name: type_of_width(f.width) for f in EVENT}, read_only=True)
+Event.__doc__ = "One event, read-only; fields as in the contract's event table."
+
+# Handlers: function of a policy -> kind of event that it gets -------------------------------------
+
+HANDLERS = {
+    "on_holes":      EventKind.HOLES,
+    "on_nack":       EventKind.NACK,
+    "on_timeout":    EventKind.TIMEOUT,
+    "on_nak":        EventKind.NAK,
+    "on_read_error": EventKind.READ_ERROR,
+    "on_access":     EventKind.ACCESS,
+}
+START = "on_start" # Called once per queue pair at boot, with its record.
+
+# Commands: call -> (kind, command fields that its arguments fill) ---------------------------------
+
+COMMANDS = {
+    "resend": (CommandKind.RESEND, ("qp", "base", "mask_low", "mask_high")),
+    "probe":  (CommandKind.PROBE,  ("qp",)),
+    "timer":  (CommandKind.TIMER,  ("qp", "mask_low")),
+    "guard":  (CommandKind.GUARD,  ("qp", "mask_low", "mask_high")),
+    "fail":   (CommandKind.ERROR,  ("qp", "reason")),
+}
+ENUMERATIONS   = {"EventKind": EventKind, "NackReason": NackReason, "QpError": QpError, "Syndrome": Syndrome}
+COMMAND_WIDTHS = {f.name: f.width for f in COMMAND}
+
+issued = [] # Commands in the order in which they were issued, as dictionaries of all fields.
+
+def _issue(name, *values):
+    kind, names = COMMANDS[name]
+    command = dict.fromkeys(COMMAND_WIDTHS, 0)
+    command["kind"] = kind
+    for field, value in zip(names, values, strict=True):
+        if not 0 <= value < (1 << COMMAND_WIDTHS[field]):
+            raise ValueError(f"{name}: {field} is {value}, but it has {COMMAND_WIDTHS[field]} bits.")
+        command[field] = int(value)
+    issued.append(command)
+
+def resend(qp, base, mask_low, mask_high):
+    """Resend PSN base + i for every bit i of the mask; what is already acknowledged is left out."""
+    _issue("resend", qp, base, mask_low, mask_high)
+
+def probe(qp):
+    """Send a reliability probe; the peer answers with SACK and Transport ACK."""
+    _issue("probe", qp)
+
+def timer(qp, ticks):
+    """Raise TIMEOUT after `ticks` without progress while packets are outstanding."""
+    _issue("timer", qp, ticks)
+
+def guard(qp, ticks, packets):
+    """A hole is ripe `ticks` after it was sent and `packets` below the highest arrival."""
+    _issue("guard", qp, ticks, packets)
+
+def fail(qp, reason):
+    """End the queue pair; `reason` is a QpError and goes to the error words."""
+    _issue("fail", qp, reason)
