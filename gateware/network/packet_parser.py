@@ -1,0 +1,309 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Receive path of one plane: frames from the MAC become checked headers and stored payload.
+
+    MAC -> header capture -> ICRC ----> verdict -> header FIFO -> source
+                 |                         |commit / roll back
+                 +-> payload words -> receive store ------------> stored
+
+The MAC is never held back. Everything of a packet stays hidden until the frame has ended and FCS,
+ICRC, headers and all lengths have proved right; a bad packet leaves nothing but a count. What the
+receiver knows of an opcode comes from PACKET_TYPES. Limits: IPv4 without options or fragments,
+data path of 64, 128 or 256 bits.
+
+Sources: RFC 791, RFC 768, IBTA volume 1 (BTH, ICRC), MRC 1.0 (METH, TSETH).
+"""
+
+from functools import reduce
+from operator import add, or_
+
+from migen import *
+
+from litex.gen import LiteXModule
+from litex.soc.interconnect import stream
+
+from liteeth.common import eth_phy_description
+
+from gateware.common.headers import *
+from gateware.common.layouts import received_layout
+from gateware.network.icrc import CrcStep, IcrcMask, residue
+from gateware.network.receive_store import ReceiveStore
+
+# Header capture -----------------------------------------------------------------------------------
+
+class HeaderCapture(LiteXModule):
+    """Keeps the first 54 + 36 bytes of a frame: `eth`, `ip`, `udp`, `bth`, `body`, one cycle late.
+
+    `index` is the number of the word `data` in the frame.
+    """
+    def __init__(self, data_width, write, index, data):
+        self.eth  = Signal(8*ETH.length)
+        self.ip   = Signal(8*IPV4.length)
+        self.udp  = Signal(8*UDP.length)
+        self.bth  = Signal(8*BTH.length)
+        self.body = Signal(8*BODY_BYTES)
+
+        # # #
+
+        lanes, base, cases = data_width//8, 0, {}
+        for vector in (self.eth, self.ip, self.udp, self.bth, self.body):
+            length = len(vector)//8
+            for word in range(base//lanes, (base + length - 1)//lanes + 1):
+                first, end = max(base, word*lanes), min(base + length, (word + 1)*lanes)
+                cases.setdefault(word, []).append(
+                    vector[8*(first - base):8*(end - base)].eq(data[8*(first - word*lanes):8*(end - word*lanes)]))
+            base += length
+        self.sync += If(write, Case(index, cases))
+
+# Receive path -------------------------------------------------------------------------------------
+
+class ReceivePath(LiteXModule):
+    """Checks, stores and announces the packets of one plane.
+
+    sink:    frames without FCS, `last_be` one-hot with `last`, `error` with a bad FCS; always ready.
+    source:  one beat per good packet, 4 cycles after the frame's last word.
+    stored:  payload words of good data packets with a payload, in the order of `source`.
+    own_ip, own_mac: 0 accepts any. udp_port: destination port of RoCEv2.
+
+    Every frame counts once, as the first of: bad_fcs, bad_header (not for us, not RoCEv2), bad_opcode,
+    bad_length, bad_icrc, store_full (good, but no room for payload or header), good.
+    """
+    counters = ("bad_fcs", "bad_header", "bad_opcode", "bad_length", "bad_icrc", "store_full", "good")
+
+    def __init__(self, config, header_depth=16):
+        data_width = config.network_width
+        lanes      = data_width//8
+        if data_width > 256:
+            raise ValueError(f"network_width is {data_width}, but the receive path is made for 64, 128 or 256 bits.")
+        self.sink     = sink   = stream.Endpoint(eth_phy_description(data_width))
+        self.source   = source = stream.Endpoint(received_layout(config))
+        self.own_ip   = Signal(32)
+        self.own_mac  = Signal(48)
+        self.udp_port = Signal(16, reset=UDP_PORT)
+
+        for name in self.counters:
+            setattr(self, name, Signal(32, name=name))
+
+        # # #
+
+        lane_bits = log2_int(lanes)
+        most      = (ETH.length + IPV4.length + UDP.length + BTH.length + DATA_BODY_BYTES + config.max_mtu + ICRC_BYTES)//lanes + 2
+        index     = Signal(max=most + 1) # Saturates; a frame that long is refused.
+
+        # Stage A: the word and its number; the headers of the frame so far.
+        self.comb += sink.ready.eq(1)
+        a_valid, a_last, a_error = Signal(), Signal(), Signal()
+        a_data, a_last_be, a_index = Signal(data_width), Signal(lanes), Signal.like(index)
+        self.sync += [
+            a_valid.eq(sink.valid),
+            If(sink.valid,
+                a_data.eq(sink.data),
+                a_last.eq(sink.last),
+                a_last_be.eq(sink.last_be),
+                a_error.eq(sink.last & (sink.error != 0)),
+                a_index.eq(index),
+                If(sink.last,
+                    index.eq(0)
+                ).Elif(index != most,
+                    index.eq(index + 1)
+                )
+            )
+        ]
+        self.capture = capture = HeaderCapture(data_width, sink.valid, index, sink.data)
+        ip, udp, bth = (lambda n: IPV4.field(capture.ip, n)), (lambda n: UDP.field(capture.udp, n)), (lambda n: BTH.field(capture.bth, n))
+
+        # Opcode: what the table says of it.
+        opcode = Signal(8)
+        known, data, imm, ts = Signal(), Signal(), Signal(), Signal()
+        fixed_body = Signal(6) # Bytes of the body without TSETH.
+        body   = Signal(6)  # Bytes of the body on the wire.
+        header = Signal(7)  # Bytes from the frame's start to the payload.
+        self.comb += [
+            opcode.eq(bth("opcode")),
+            ts.eq(data & bth("ts")),
+            Case(opcode, {
+                **{t.opcode: [known.eq(1), data.eq(t.data), imm.eq(t.imm), fixed_body.eq(t.body)] for t in PACKET_TYPES.values()},
+                "default": known.eq(0)}),
+            body.eq(fixed_body + Cat(C(0, 2), ts)),
+            header.eq(PREFIX_BYTES + body),
+        ]
+
+        # Lengths, each sum in a signal of its own. `end`: position of the ICRC's last byte; `tail`: of the
+        # payload's last byte; `rest`: bytes of payload and pad, negative if the headers do not fit.
+        total, pad     = Signal(16), Signal(2)
+        end, tail      = Signal(17), Signal(17)
+        fixed, rest    = Signal(7), Signal(18)
+        length         = Signal(18)
+        udp_total      = Signal(17)
+        self.comb += [
+            total.eq(ip("total_length")),
+            pad.eq(bth("pad")),
+            end.eq(total + (ETH.length - 1)),
+            tail.eq(total + (ETH.length - ICRC_BYTES - 1) - pad),
+            fixed.eq(IPV4.length + UDP.length + BTH.length + ICRC_BYTES + body),
+            rest.eq(total - fixed),
+            length.eq(rest - pad),
+            udp_total.eq(udp("length") + IPV4.length),
+        ]
+
+        # Stage B: word, ICRC mask and verdicts on the headers so far.
+        b_valid, b_last, b_error = Signal(), Signal(), Signal()
+        b_data, b_index, b_masked = Signal(data_width), Signal.like(index), Signal(data_width)
+        b_final     = Signal(lane_bits) # Lane of the frame's last byte.
+        b_end       = Signal(17)
+        b_tail_word = Signal(17 - lane_bits)
+        b_header, b_sum = Signal(7), Signal(20)
+        b_bad_header, b_bad_opcode, b_bad_length = Signal(), Signal(), Signal()
+        b_store     = Signal()          # The packet has payload to store.
+        self.mask = mask = IcrcMask(data_width, a_index)
+        self.comb += mask.data.eq(a_data)
+        destination_mac, destination_ip = Signal(48), Signal(32)
+        self.comb += [
+            destination_mac.eq(ETH.field(capture.eth, "destination")),
+            destination_ip.eq(ip("destination")),
+        ]
+        self.sync += [
+            b_valid.eq(a_valid),
+            If(a_valid,
+                b_data.eq(a_data),
+                b_masked.eq(mask.result),
+                b_index.eq(a_index),
+                b_last.eq(a_last),
+                b_error.eq(a_error),
+                b_final.eq(reduce(or_, [Mux(a_last_be[i], i, 0) for i in range(lanes)])),
+                b_end.eq(end),
+                b_tail_word.eq(tail[lane_bits:]),
+                b_header.eq(header),
+                b_store.eq(known & data & ~length[17] & (length[:17] != 0) & (length[:17] <= config.max_mtu)),
+                b_sum.eq(reduce(add, [Cat(capture.ip[16*i + 8:16*i + 16], capture.ip[16*i:16*i + 8]) for i in range(10)])),
+                b_bad_header.eq(
+                    (ETH.field(capture.eth, "ethertype") != ETHERTYPE_IPV4) |
+                    ((self.own_mac != 0) & (destination_mac != self.own_mac)) |
+                    (ip("version") != 4) | (ip("ihl") != 5) |
+                    (Cat(ip("fragment"), ip("flags")[0]) != 0) |
+                    (ip("protocol") != PROTOCOL_UDP) |
+                    ((self.own_ip != 0) & (destination_ip != self.own_ip)) |
+                    (udp("destination_port") != self.udp_port) |
+                    (bth("tver") != 0)),
+                b_bad_opcode.eq(~known),
+                b_bad_length.eq(
+                    (udp_total != total) | rest[17] | length[17] | (rest[:2] != 0) |
+                    (length[:17] > config.max_mtu) | (~data & (rest[:17] != 0))),
+            )
+        ]
+
+        # ICRC over the words up to the one with its last byte. Before the total length is known (the first
+        # words) there is no end.
+        at_end, before_end, reached = Signal(), Signal(), Signal()
+        state, following = Signal(32), Signal(32)
+        end_word  = Signal(17 - lane_bits)
+        end_lane  = Signal(lane_bits)
+        early     = Signal()
+        total_word = (ETH.length + 3)//lanes    # The word with the last byte of the total length.
+        self.crc = crc = CrcStep(data_width)
+        self.comb += [
+            end_word.eq(b_end[lane_bits:]),
+            end_lane.eq(b_end[:lane_bits]),
+            early.eq(b_index < total_word),
+            at_end.eq(~early & (b_index == end_word)),
+            before_end.eq(early | (b_index < end_word)),
+            crc.state.eq(Mux(b_index == 0, IcrcMask.start, state)),
+            *[crc.data[8*i:8*(i + 1)].eq(Mux(at_end & (end_lane < i), 0, b_masked[8*i:8*(i + 1)])) for i in range(lanes)],
+        ]
+        got_end = Signal() # In an earlier word of the frame.
+        self.comb += reached.eq((got_end & (b_index != 0)) | (at_end & (~b_last | (b_final >= end_lane))))
+        self.sync += If(b_valid,
+            got_end.eq(reached),
+            If(before_end | at_end, state.eq(crc.next)))
+
+        # Payload words into the store.
+        self.store  = store = ReceiveStore(data_width, config.receive_store)
+        self.stored = store.source
+        overflow    = Signal()
+        in_payload  = Signal()
+        first_word  = Signal(7 - lane_bits)
+        payload_possible = (PREFIX_BYTES + min(t.body for t in PACKET_TYPES.values() if t.data))//lanes
+        self.comb += [
+            first_word.eq(b_header[lane_bits:]),
+            in_payload.eq(b_store & (b_index >= payload_possible) & (b_index >= first_word) & (b_index <= b_tail_word)),
+            store.write.eq(b_valid & in_payload),
+            store.data.eq(b_data),
+            store.last.eq(b_index == b_tail_word),
+        ]
+        lost = Signal()
+        self.comb += lost.eq((overflow & (b_index != 0)) | (store.write & store.full))
+        self.sync += If(b_valid, overflow.eq(lost))
+
+        # Stage C: one cycle after the frame's last word, the verdict. The header fields were taken over
+        # when the last word was in stage A, because the next frame may already be coming in.
+        self.fifo = fifo = stream.SyncFIFO(received_layout(config), header_depth, buffered=True)
+        wire = capture.body
+        cut  = lambda first, count: wire[8*first:8*(first + count)]
+        normal = Signal(8*BODY_BYTES)
+        self.comb += If(data,
+            normal[8*DATA_METH:8*(DATA_METH + METH.length)].eq(cut(0, 4)),
+            If(ts,
+                normal[8*DATA_TSETH:8*(DATA_TSETH + TSETH.length)].eq(cut(4, 4)),
+                normal[8*DATA_RETH:8*(DATA_RETH + RETH.length)].eq(cut(8, 16)),
+                If(imm, normal[8*DATA_IMMDT:8*(DATA_IMMDT + IMMDT.length)].eq(cut(24, 4)))
+            ).Else(
+                normal[8*DATA_RETH:8*(DATA_RETH + RETH.length)].eq(cut(4, 16)),
+                If(imm, normal[8*DATA_IMMDT:8*(DATA_IMMDT + IMMDT.length)].eq(cut(20, 4)))
+            )
+        ).Else(
+            *[If(body > i, normal[8*i:8*(i + 4)].eq(cut(i, 4))) for i in range(0, BODY_BYTES, 4)]
+        )
+        held = stream.Endpoint(received_layout(config))
+        self.sync += If(a_valid & a_last,
+            held.opcode.eq(opcode),
+            *[getattr(held, name).eq(bth(name)) for name in ("p_key", "dest_qp", "a", "rtx", "psn")],
+            held.ts.eq(ts),
+            held.entropy.eq(udp("source_port")),
+            held.ce.eq(ip("ecn") == 3),
+            held.source.eq(ip("source")),
+            held.length.eq(length),
+            held.offset.eq(header[:lane_bits]),
+            held.stored.eq(data & (length != 0)),
+            held.body.eq(normal),
+        )
+        c_valid, c_error, c_bad_header, c_bad_opcode, c_bad_length, c_lost = (Signal() for _ in range(6))
+        c_lane, c_icrc, good = Signal(lane_bits), Signal(), Signal()
+        c_head = stream.Endpoint(received_layout(config))
+        folded, checksum = Signal(17), Signal(16)
+        self.comb += [
+            folded.eq(b_sum[:16] + b_sum[16:]),
+            checksum.eq(folded[:16] + folded[16]),
+        ]
+        names = [n for n, _ in c_head.description.payload_layout]
+        self.sync += [
+            c_valid.eq(b_valid & b_last),
+            If(b_valid & b_last,
+                c_error.eq(b_error),
+                c_bad_header.eq(b_bad_header | (checksum != 0xffff)),
+                c_bad_opcode.eq(b_bad_opcode),
+                c_bad_length.eq(b_bad_length | ~reached),
+                c_lost.eq(lost),
+                c_lane.eq(end_lane),
+                *[getattr(c_head, n).eq(getattr(held, n)) for n in names],
+            )
+        ]
+        self.comb += [
+            Case(c_lane, {lane: c_icrc.eq(state == residue(lanes - 1 - lane)) for lane in range(lanes)}),
+            good.eq(c_valid & ~(c_error | c_bad_header | c_bad_opcode | c_bad_length | ~c_icrc | c_lost | ~fifo.sink.ready)),
+            fifo.sink.valid.eq(good),
+            fifo.sink.last.eq(1),
+            *[getattr(fifo.sink, n).eq(getattr(c_head, n)) for n in names],
+            store.commit.eq(good),
+            store.rollback.eq(c_valid & ~good),
+            fifo.source.connect(source),
+        ]
+
+        # Counters.
+        count = lambda name: getattr(self, name).eq(getattr(self, name) + 1)
+        self.sync += If(c_valid,
+            If(c_error,              count("bad_fcs")
+            ).Elif(c_bad_header,     count("bad_header")
+            ).Elif(c_bad_opcode,     count("bad_opcode")
+            ).Elif(c_bad_length,     count("bad_length")
+            ).Elif(~c_icrc,          count("bad_icrc")
+            ).Elif(good,             count("good")
+            ).Else(                  count("store_full")))

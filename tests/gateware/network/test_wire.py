@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The Python models against captures of another implementation and against scapy."""
+
+from pathlib import Path
+
+import pytest
+from scapy.all import Ether, IP, UDP as ScapyUDP, raw, rdpcap
+from scapy.contrib.roce import BTH as ScapyBTH
+
+from gateware.common.headers import *
+from gateware.network.icrc import icrc
+from tests.models import wire
+
+RXE = Path(__file__).parents[2]/"golden"/"rxe"
+
+def roce_packets(version=None):
+    """(file, IP packet without padding) of every RoCEv2 frame in the captures."""
+    packets = []
+    for path in sorted(RXE.glob("*.pcap")):
+        for frame in rdpcap(str(path)):
+            data = bytes(frame)
+            kind, packet = int.from_bytes(data[12:14], "big"), data[14:]
+            if kind == 0x0800 and packet[9] == 17 and packet[22:24] == b"\x12\xb7":
+                packets.append((path.name, 4, packet[:int.from_bytes(packet[2:4], "big")]))
+            if kind == 0x86dd and packet[6] == 17 and packet[42:44] == b"\x12\xb7":
+                packets.append((path.name, 6, packet[:40 + int.from_bytes(packet[4:6], "big")]))
+    return [p for p in packets if version in (None, p[1])]
+
+def test_icrc_of_every_captured_frame():
+    packets = roce_packets()
+    assert len(packets) == 372
+    assert {p[1] for p in packets} == {4, 6}
+    wrong = [name for name, version, packet in packets if icrc(packet[:-4]) != packet[-4:]]
+    assert wrong == []
+
+def test_icrc_sees_every_covered_bit_and_no_masked_one():
+    packet = wire.build_data(Opcode.WRITE_ONLY, b"abcd")[14:-4]
+    right  = icrc(packet)
+    masked = {1, 8, 10, 11, 26, 27, 32}
+    for i in range(len(packet)):
+        for bit in range(8):
+            if (i, bit) in [(0, b) for b in range(4, 8)]: # The version decides what the packet is.
+                continue
+            changed = bytearray(packet)
+            changed[i] ^= 1 << bit
+            assert (icrc(changed) == right) == (i in masked), (i, bit)
+
+FRAMES = [
+    *[(f"{PACKET_TYPES[o].name} {n} {t}", wire.build_data(o, bytes(i & 255 for i in range(n)), rqmsn=3, msn=4, va=0x123456789abcdef0,
+        rkey=0x11223344, immediate=0x55667788, tx_timestamp=t, psn=0xabcdef, dest_qp=0x123456, a=1))
+      for o, kind in PACKET_TYPES.items() if kind.data for n in (0, 1, 2, 3, 4, 255, 1024) for t in (None, 0x9abc)],
+    ("ACK",   wire.build_control(Opcode.ACKNOWLEDGE, psn=7, syndrome=0x1f, msn=9)),
+    ("SACK",  wire.build_control(Opcode.SACK, psn=7, cack_psn=6, bitmap=0xf0f0, rcvd_bytes=99)),
+    ("NACK",  wire.build_control(Opcode.NACK, psn=7, reason=NackReason.NO_PKT_BUFFER, nack_psn=8)),
+    ("PROBE", wire.build_control(Opcode.PROBE, psn=7, probe_id=77)),
+]
+
+@pytest.mark.parametrize("name,frame", FRAMES, ids=[f[0] for f in FRAMES])
+def test_built_frames_are_right_for_scapy(name, frame):
+    packet = Ether(frame)
+    assert packet[IP].len == len(frame) - 14 and packet[ScapyUDP].len == len(frame) - 34
+    roce = packet[ScapyBTH]
+    end  = 4 if not len(roce.payload) else None
+    # Scapy computes checksum and ICRC anew when they are taken out.
+    again = Ether(frame)
+    del again[IP].chksum
+    assert bytes(again)[24:26] == frame[24:26]
+    assert roce.compute_icrc(raw(packet[ScapyBTH])[:-4]) == frame[-4:], end
+
+def test_parse_returns_what_was_built():
+    for name, frame in FRAMES:
+        for padded in (frame, frame + bytes(max(0, 60 - len(frame))), frame + b"\xa5"*7):
+            p = wire.parse(padded)
+            assert p["error"] is None, name
+    p = wire.parse(wire.build_data(Opcode.WRITE_ONLY_IMM, b"hello", va=5, rkey=6, immediate=7, tx_timestamp=8, entropy=0xc123))
+    assert (p["payload"], p["RETH"]["va"], p["RETH"]["rkey"], p["ImmDt"]["immediate"], p["TSETH"]["tx_timestamp"]) == (b"hello", 5, 6, 7, 8)
+    assert p["entropy"] == 0xc123 and len(p["body"]) == BODY_BYTES and p["body"][24:28] == bytes([0, 0, 0, 7])
+
+def test_parse_names_what_is_wrong():
+    good = wire.build_data(Opcode.WRITE_ONLY, b"hello")
+    for at, error in ((12, "header"), (14, "header"), (24, "header"), (36, "header"), (42, "opcode"), (38, "length"), (80, "icrc")):
+        bad = bytearray(good)
+        bad[at] ^= 0x10
+        assert wire.parse(bytes(bad))["error"] == error, at
+    assert wire.parse(good[:-1])["error"] == "length"
+    assert wire.parse(good, max_mtu=4)["error"] == "length"
+    assert wire.parse(good, own_ip=1)["error"] == "header"
