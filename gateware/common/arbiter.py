@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Round-robin arbitration of single-beat requests."""
+
+from migen import *
+from migen.genlib.roundrobin import SP_CE, RoundRobin
+
+from litex.gen import LiteXModule
+from litex.soc.interconnect.stream import Endpoint
+
+class RoundRobinArbiter(LiteXModule):
+    """`count` sinks of single-beat requests share one source; `grant` says whose beat it is.
+
+    A request that is offered and not taken keeps the grant, so the source is stable. Latency 1 cycle
+    to move the grant; a lone requester gets one beat per two cycles.
+    """
+    def __init__(self, layout, count):
+        self.sinks  = [Endpoint(layout) for _ in range(count)]
+        self.source = Endpoint(layout)
+        self.grant  = Signal(max=max(2, count))
+
+        # # #
+
+        if count == 1:
+            self.comb += self.sinks[0].connect(self.source)
+            return
+        locked = Signal()    # The granted request has been seen.
+        self.robin = robin = RoundRobin(count, SP_CE)
+        self.comb += [
+            robin.request.eq(Cat(*[s.valid for s in self.sinks])),
+            robin.ce.eq(~locked),
+            self.grant.eq(robin.grant),
+        ]
+        cases = {}
+        for i, sink in enumerate(self.sinks):
+            cases[i] = [sink.connect(self.source, omit={"valid", "ready"}),
+                        self.source.valid.eq(locked & sink.valid), sink.ready.eq(locked & self.source.ready)]
+        self.comb += Case(robin.grant, cases)
+        # The grant moves in one cycle; the next one it is fixed if its request is there.
+        self.sync += [
+            If(locked,
+                If(~self.source.valid | self.source.ready, locked.eq(0))
+            ).Elif(robin.request != 0,
+                locked.eq(1)
+            )
+        ]

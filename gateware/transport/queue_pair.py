@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Queue pairs: who owns which part of their state, and the life-cycle operations.
+
+    table        owner          fields
+    ---------    ------------   ------------------------------------------------------------
+    QUEUE_PAIR   driver         attributes (gateware/common/tables.py)
+    send         segmenter      next PSN, ring position, message in progress
+    ack          acknowledger   oldest unacknowledged PSN, oldest unretired message, RTT
+    receive      acceptor       expected PSN, counters, SACK trigger
+    deadline     deadline       when the queue pair must have moved
+    status       acknowledger   state and the reason of an error
+
+Writing a row of QUEUE_PAIR starts a new life: every owner gets an `init` request, in a fixed order,
+and clears what it holds of that queue pair before the next owner is asked.
+"""
+
+from migen import *
+
+from litex.soc.interconnect.stream import Endpoint
+
+# Layouts ------------------------------------------------------------------------------------------
+
+def send_state_layout(config):
+    """Owned by the segmenter."""
+    return [
+        ("next_psn", 24),                 # Next new PSN.
+        ("msn",      16),                 # Next message number = messages started.
+        ("rqmsn",    16),                 # Next number among messages with an immediate.
+        ("ring",     config.ring_bits + 1), # Ring read position, with a wrap bit.
+        ("active",    1),                 # A message is in progress.
+        ("last_psn", 24),                 # Last PSN of the message in progress.
+    ]
+
+def ack_state_layout(config):
+    """Owned by the acknowledger."""
+    return [
+        ("unacked", 24),                  # Oldest PSN that is not acknowledged.
+        ("msn",     16),                  # Oldest message that is not retired.
+        ("rtt",     16),                  # Last round-trip time, ticks.
+    ]
+
+def receive_state_layout(config):
+    """Owned by the acceptor."""
+    return [
+        ("expected",  24),                # Oldest PSN that has not arrived.
+        ("highest",   24),                # Highest PSN that has arrived.
+        ("msn",       16),                # Messages completed.
+        ("rqmsn",     16),                # Messages with an immediate completed.
+        ("received",  32),                # Bytes of accepted packets.
+        ("ooo",       16),                # Packets that were not the expected one.
+        ("since",     17),                # Bytes since the last SACK.
+        ("sweep",     24),                # Where the next SACK's bitmap starts.
+    ]
+
+def message_layout(config):
+    """Owned by the segmenter: one message in flight. With the context it rebuilds any packet."""
+    return [
+        ("context",   config.context_bits),
+        ("page",      config.page_bits),
+        ("signal",     1),                # WRITE with immediate.
+        ("slot",      24),
+        ("length",    24),
+        ("first_psn", 24),
+        ("last_psn",  24),
+        ("rqmsn",     16),
+    ]
+
+def status_layout():
+    """Owned by the acknowledger."""
+    return [("state", 3), ("reason", 8)]
+
+def sent_layout():
+    """Owned by the packet sender: the last transmission of a PSN in the window."""
+    return [("time", 16), ("entropy", 16)]
+
+# Requests -----------------------------------------------------------------------------------------
+
+def init_endpoint():
+    """Request to clear a queue pair's state; ready for one cycle when it is done."""
+    return Endpoint([("qp", 16)])
+
+def credit_layout(config):
+    """What happened to a token of a page."""
+    return [
+        ("page",     config.page_bits),
+        ("consumed",  1),                 # It left the ring (or was refused).
+        ("completed", 1),                 # Its message is complete, or failed.
+        ("error",     8),                 # QpError, 0 = none.
+        ("qp",       16),
+    ]
+
+# Bitmaps ------------------------------------------------------------------------------------------
+
+CHUNK = 64   # PSNs per row of a bitmap.
+
+def chunks(config):
+    """Rows of a bitmap per queue pair."""
+    return config.mpr//CHUNK
+
+def chunk_row(config, psn, qp):
+    """Index of the bitmap row that holds `psn` (24 bits) of queue pair `qp`."""
+    return Cat(psn[6:config.psn_bits], qp) if config.psn_bits > 6 else qp
+
+def scoreboard_layout():
+    """Owned by the acknowledger, per PSN: acknowledged, and reported to firmware as a hole."""
+    return [("acked", CHUNK), ("reported", CHUNK)]
+
+def arrivals_layout():
+    """Owned by the acceptor, per PSN: arrived, last packet of its message, with an immediate."""
+    return [("arrived", CHUNK), ("last", CHUNK), ("imm", CHUNK)]

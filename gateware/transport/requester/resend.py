@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Pending resends: one bit per PSN of the window, set by firmware, taken oldest first.
+
+A bit is set only for a PSN that is outstanding and not acknowledged, and is looked at again when it
+is taken. The segmenter takes all pending bits of a queue pair before it sends a new PSN there, so a
+bit can never come to mean a later PSN of the same place in the window.
+"""
+
+from migen import *
+
+from litex.gen import LiteXModule
+from litex.soc.interconnect.stream import Endpoint
+
+from gateware.common.arithmetic import below, lowest_one, sized
+from gateware.common.counters import Counters
+from gateware.common.table_ram import TableRAM
+from gateware.transport.queue_pair import CHUNK, chunk_row, chunks, init_endpoint
+
+class Resend(LiteXModule):
+    """The pending bits of all queue pairs.
+
+    sink:   {qp, base, mask}: mark base + i for each bit i of the 64-bit mask; about 10 cycles.
+    pick:   see Segmenter; `done` for one cycle, values are held until the next pick. About 20 cycles.
+    any:    vector, a bit per queue pair with pending bits.
+    wake:   {valid, qp}: a queue pair has got pending bits.
+    init:   clear a queue pair.
+    """
+    def __init__(self, config, send_state, ack_state, scoreboard, messages, pick):
+        self.sink     = Endpoint([("qp", config.qp_bits), ("base", 24), ("mask", 64)])
+        self.any      = Signal(config.queue_pairs)
+        self.wake     = Record([("valid", 1), ("qp", config.qp_bits)])
+        self.init     = init_endpoint()
+        self.counters = Counters(self)
+
+        # # #
+
+        marked  = self.counters.add("resends_marked",  "Words of resend commands that marked at least one PSN.")
+        dropped = self.counters.add("resends_dropped", "Pending resends dropped because their PSN had been acknowledged.")
+
+        rows       = chunks(config)
+        pending    = TableRAM([("bits", CHUNK)], config.queue_pairs*rows)
+        self.pending = pending
+        now   = pending.reader()
+        acked = scoreboard.reader()
+        state = send_state.reader()
+        acks  = ack_state.reader()
+        record = messages.reader()
+
+        # The piece of the window that is looked at: a queue pair and 64 aligned PSNs.
+        qp    = Signal(config.qp_bits)
+        piece = Signal(18)                              # PSN // 64.
+        origin = Signal(24)                             # Its first PSN.
+        self.comb += origin.eq(Cat(C(0, 6), piece))
+        self.comb += [t.index.eq(chunk_row(config, origin, qp)) for t in (now, acked, pending)]
+        self.comb += [state.index.eq(qp), acks.index.eq(qp)]
+
+        # Which of its PSNs are outstanding: [unacked, next) relative to the piece.
+        unacked, next_psn = Signal(24), Signal(24)
+        low    = sized(self, unacked - origin, 24, "window_low")
+        high   = sized(self, next_psn - origin, 24, "window_high")
+        low_count, high_count = Signal(7), Signal(7)
+        self.comb += [
+            If(low[23],  low_count.eq(0)).Elif(low[6:23] != 0, low_count.eq(64)).Else(low_count.eq(low[:7])),
+            If(high[23], high_count.eq(0)).Elif(high[6:23] != 0, high_count.eq(64)).Else(high_count.eq(high[:7])),
+        ]
+        not_below  = Signal(64)
+        under      = below(self, low_count, 64, "below_window")
+        upto       = below(self, high_count, 64, "up_to_window_end")
+        self.comb += not_below.eq(~under)
+        missing    = Signal(64)
+        wanted     = Signal(64)
+        self.comb += [missing.eq(~acked.row.acked), wanted.eq(now.row.bits & not_below & upto & missing)]
+        found, index = Signal(), Signal(6)
+        self.comb += lowest_one(wanted, index, found)
+
+        # Marking.
+        mask, base = Signal(64), Signal(24)
+        shift   = base[:6]
+        shifted = Signal(128)
+        self.comb += shifted.eq(mask << shift)
+        second  = Signal()
+        bits    = Signal(64)
+        self.comb += bits.eq(Mux(second, shifted[64:], shifted[:64]) & not_below & upto & missing)
+        after_mark = now.row.bits | bits
+    
+        # Search of the message: the last record whose first PSN is not after the PSN.
+        psn      = Signal(24)
+        bottom, top = Signal(16), Signal(16)            # Messages [bottom, top).
+        width    = sized(self, top - bottom, 16, "search_width")
+        half     = Signal(16)
+        middle   = sized(self, bottom + half, 16, "search_middle")
+        self.comb += [half.eq(width >> 1), record.index.eq(Cat(middle[:config.message_bits], qp))]
+        distance = sized(self, psn - record.row.first_psn, 24, "psn_after_first")
+
+        next_piece = sized(self, piece + 1, 18, "next_piece")
+        past_end   = sized(self, Cat(C(0, 6), next_piece) - next_psn, 24, "past_end")
+
+        any_set, any_clear = Signal(), Signal()
+        for i in range(config.queue_pairs):
+            self.sync += If(qp == i, If(any_set, self.any[i].eq(1)).Elif(any_clear, self.any[i].eq(0)))
+
+        self.fsm = fsm = FSM(reset_state="IDLE")
+        fsm.act("IDLE",
+            NextValue(second, 0),
+            NextValue(pieces, 0),
+            If(self.init.valid,
+                NextValue(qp, self.init.qp),
+                NextValue(piece, 0),
+                NextState("CLEAR")
+            ).Elif(self.sink.valid,
+                self.sink.ready.eq(1),
+                NextValue(qp, self.sink.qp),
+                NextValue(base, self.sink.base),
+                NextValue(mask, self.sink.mask),
+                NextValue(piece, self.sink.base[6:]),
+                NextState("MARK-STATE")
+            ).Elif(pick.valid & ~pick.done,
+                NextValue(qp, pick.qp),
+                NextValue(unacked, pick.unacked),
+                NextValue(next_psn, pick.next),
+                NextValue(piece, pick.unacked[6:]),
+                NextState("TAKE-READ")
+            )
+        )
+        fsm.act("CLEAR",
+            pending.we.eq(1),
+            pending.row.bits.eq(0),
+            NextValue(piece, next_piece),
+            If(piece == rows - 1,
+                any_clear.eq(1),
+                self.init.ready.eq(1),
+                NextState("IDLE")
+            )
+        )
+        # Mark: at most two pieces.
+        fsm.act("MARK-STATE", NextState("MARK-WINDOW"))
+        fsm.act("MARK-WINDOW",
+            NextValue(unacked, acks.row.unacked),
+            NextValue(next_psn, state.row.next_psn),
+            NextState("MARK-READ")
+        )
+        fsm.act("MARK-READ", NextState("MARK"))
+        fsm.act("MARK",
+            pending.row.bits.eq(after_mark),
+            pending.we.eq(bits != 0),
+            marked.eq(bits != 0),
+            any_set.eq(bits != 0),
+            NextValue(second, 1),
+            NextValue(piece, next_piece),
+            If(second, NextState("MARKED")).Else(NextState("MARK-READ"))
+        )
+        fsm.act("MARKED",
+            self.wake.valid.eq(1),
+            NextState("IDLE")
+        )
+        self.comb += self.wake.qp.eq(qp)
+        # Take: from the piece of the oldest PSN on; what is no longer wanted is cleared on the way.
+        fsm.act("TAKE-READ", NextState("TAKE"))
+        fsm.act("TAKE",
+            pending.we.eq(1),
+            If(found,
+                pending.row.bits.eq(after_take),
+                NextValue(psn, Cat(index, piece)),
+                NextState("SEARCH-START")
+            ).Else(
+                pending.row.bits.eq(other_end),
+                dropped.eq((now.row.bits & not_below & upto & acked.row.acked) != 0),
+                NextValue(piece, next_piece),
+                NextValue(pieces, pieces + 1),
+                If((pieces == rows) | ~past_end[23],
+                    any_clear.eq(1),
+                    NextValue(pick.found, 0),
+                    NextState("DONE")
+                ).Else(
+                    NextState("TAKE-READ")
+                )
+            )
+        )
+        # Binary search in the queue pair's messages, in PSN order.
+        fsm.act("SEARCH-START",
+            NextValue(bottom, acks.row.msn),
+            NextValue(top, state.row.msn),
+            NextState("SEARCH-READ")
+        )
+        fsm.act("SEARCH-READ", NextState("SEARCH"))
+        fsm.act("SEARCH",
+            If(width <= 1,
+                NextValue(pick.found, width == 1),
+                NextValue(pick.psn, psn),
+                NextValue(pick.msn, bottom),
+                NextValue(pick.message, bottom[:config.message_bits]),
+                NextState("DONE")
+            ).Else(
+                If(distance[23],
+                    NextValue(top, middle)
+                ).Else(
+                    NextValue(bottom, middle)
+                ),
+                NextState("SEARCH-READ")
+            )
+        )
+        fsm.act("DONE",
+            pick.done.eq(1),
+            NextState("IDLE")
+        )

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Control packets: due bits per queue pair, not queued objects.
+
+What the acceptor found due arrives here behind the payload and the flags it speaks of. A newer
+snapshot replaces an older one of the same kind, so a slow transmitter costs nothing but coalescing,
+and receive never waits for transmit. Control packets answer on the plane and with the entropy value
+of the packet that caused them. Probes leave from here too, on the next entropy value of the peer.
+"""
+
+from migen import *
+
+from litex.gen import LiteXModule
+from litex.soc.interconnect import stream
+
+from gateware.common.arithmetic import lowest_one, sized
+from gateware.common.counters import Counters
+from gateware.common.headers import AETH, CC_STATE, NETH, PETH, SETH, Dscp, Opcode
+from gateware.common.layouts import due_fields, send_layout
+from gateware.common.table_ram import TableRAM
+
+class Kind:
+    SACK, ACK, NACK, PROBE = range(4)
+
+class ControlSender(LiteXModule):
+    """Keeps what is due and sends it.
+
+    due:     due_fields(); always taken, at most one per 4 cycles.
+    probe:   {qp}: command of the firmware.
+    source:  send_layout, length 0.
+    """
+    def __init__(self, config, tables):
+        self.due      = stream.Endpoint(due_fields())
+        self.probe    = stream.Endpoint([("qp", config.qp_bits)])
+        self.source   = stream.Endpoint(send_layout(config))
+        self.time     = Signal(32)
+        self.own_ip   = Signal(32)
+        self.own_macs = [Signal(48) for _ in range(4)]
+        self.udp_port = Signal(16)
+        self.counters = Counters(self)
+
+        # # #
+
+        sent = {kind: self.counters.add(name, text) for kind, name, text in (
+            (Kind.SACK,  "sent_sack",  "SACKs sent."), (Kind.ACK,   "sent_ack",   "Transport ACKs and NAKs sent."),
+            (Kind.NACK,  "sent_nack",  "NACKs sent."), (Kind.PROBE, "sent_probe", "Probes sent."))}
+
+        slots   = 4*config.queue_pairs                     # Kind + 4 * queue pair.
+        pending = Signal(slots)
+        set_slot, set_now     = Signal(config.qp_bits + 2), Signal()
+        clear_slot, clear_now = Signal(config.qp_bits + 2), Signal()
+        for i in range(slots):
+            self.sync += [
+                If(clear_now & (clear_slot == i), pending[i].eq(0)),
+                If(set_now & (set_slot == i), pending[i].eq(1)),
+            ]
+        self.table = table = TableRAM(due_fields(), slots)
+        row = table.reader()
+
+        # Store ------------------------------------------------------------------------------------
+        d = Record(due_fields())
+        self.comb += [table.row.raw_bits().eq(d.raw_bits()), table.index.eq(set_slot), table.we.eq(set_now)]
+        store = FSM(reset_state="IDLE")
+        self.store = store
+        store.act("IDLE",
+            If(self.due.valid,
+                self.due.ready.eq(1),
+                *[NextValue(getattr(d, f), getattr(self.due, f)) for f, _ in due_fields()],
+                NextState("SACK")
+            ).Elif(self.probe.valid,
+                self.probe.ready.eq(1),
+                NextValue(d.qp, self.probe.qp),
+                NextState("PROBE")
+            )
+        )
+        for name, kind, flag, following in (("SACK", Kind.SACK, d.sack, "ACK"), ("ACK", Kind.ACK, d.ack, "NACK"),
+                                            ("NACK", Kind.NACK, d.nack, "IDLE"), ("PROBE", Kind.PROBE, C(1), "IDLE")):
+            store.act(name,
+                set_slot.eq(Cat(C(kind, 2), d.qp[:config.qp_bits])),
+                set_now.eq(flag),
+                NextState(following)
+            )
+
+        # Send -------------------------------------------------------------------------------------
+        attributes = tables.queue_pair.reader()
+        peer       = tables.peer.reader()
+        ev         = tables.ev.reader()
+        slot       = Signal(config.qp_bits + 2)
+        qp         = slot[2:]
+        cursor     = Signal(config.ev_bits)
+        number     = attributes.row.peer[:config.peer_bits]
+        self.comb += [
+            row.index.eq(slot), attributes.index.eq(qp), peer.index.eq(number),
+            ev.index.eq(Cat(cursor, number)), clear_slot.eq(slot),
+        ]
+        following = sized(self, cursor + 1, config.ev_bits + 1, "cursor_after")
+
+        # Round robin: first behind the last one served, else from 0.
+        behind = Signal(slots)
+        self.comb += [behind[i].eq(pending[i] & (slot < i)) for i in range(slots)]
+        high, high_found, low, low_found = Signal(config.qp_bits + 2), Signal(), Signal(config.qp_bits + 2), Signal()
+        self.comb += lowest_one(behind, high, high_found), lowest_one(pending, low, low_found)
+
+        kind      = slot[:2]
+        offset    = sized(self, row.row.psn - row.row.cack, 16, "ack_psn_offset")
+        sack_base = sized(self, row.row.base - row.row.cack, 16, "sack_offset")
+        entropy   = Signal(32)
+        dpdcid    = attributes.row.remote_qp[:16]
+        spdcid    = Cat(qp, C(0, 16 - config.qp_bits))
+        seth, cc, aeth, neth, peth = (Signal(8*h.length) for h in (SETH, CC_STATE, AETH, NETH, PETH))
+        self.comb += [
+            entropy.eq(row.row.entropy),
+            SETH.encode(seth, m=Cat(row.row.ce, C(0, 1)), pr=row.row.probe,
+                ack_psn_offset=Mux(row.row.probe, row.row.psn[:16], offset), entropy=entropy, spdcid=spdcid, dpdcid=dpdcid,
+                cack_psn=row.row.cack, sack_offset=sack_base, bitmap=row.row.bitmap),
+            CC_STATE.encode(cc, tx_timestamp=row.row.timestamp, ooo_count=row.row.ooo, rcvd_bytes=row.row.rcvd),
+            AETH.encode(aeth, syndrome=row.row.syndrome, msn=Cat(row.row.msn, C(0, 8))),
+            NETH.encode(neth, reason=row.row.reason, entropy=entropy, spdcid=spdcid, dpdcid=dpdcid,
+                nack_psn=row.row.psn, cc_type=2, tx_timestamp=row.row.timestamp),
+            PETH.encode(peth, probe_id=self.time[:16], spdcid=spdcid, dpdcid=dpdcid, tx_timestamp=self.time[:16], ftype=1),
+        ]
+        s = self.source
+        plane = Signal(2)
+        mac, own_mac = Signal(48), Signal(48)
+        self.comb += [
+            plane.eq(Mux(kind == Kind.PROBE, ev.row.plane, row.row.plane)),
+            Case(plane, {i: [mac.eq(getattr(peer.row, f"mac{i}")), own_mac.eq(self.own_macs[i])] for i in range(4)}),
+        ]
+        self.fsm = fsm = FSM(reset_state="IDLE")
+        fsm.act("IDLE",
+            If(low_found,
+                NextValue(slot, Mux(high_found, high, low)),
+                NextState("READ")
+            )
+        )
+        # The bit is cleared with the reading of the row: a newer snapshot sets it again.
+        fsm.act("READ",
+            clear_now.eq(1),
+            NextState("PEER")
+        )
+        fsm.act("PEER", NextState("PATH"))
+        fsm.act("PATH",
+            NextState("BUILD")
+        )
+        fsm.act("BUILD",
+            NextValue(s.plane, plane),
+            NextValue(s.destination_mac, mac), NextValue(s.source_mac, own_mac),
+            NextValue(s.source_ip, self.own_ip), NextValue(s.destination_ip, peer.row.ip),
+            NextValue(s.entropy, Mux(kind == Kind.PROBE, ev.row.entropy, row.row.entropy)),
+            NextValue(s.udp_port, self.udp_port),
+            NextValue(s.p_key, attributes.row.p_key), NextValue(s.dest_qp, attributes.row.remote_qp),
+            NextValue(s.dscp, Mux(kind == Kind.PROBE, Dscp.DATA, Dscp.CONTROL)),
+            Case(kind, {
+                Kind.SACK:  [NextValue(s.opcode, Opcode.SACK), NextValue(s.body, Cat(seth, cc)), NextValue(s.psn, row.row.cack),
+                             NextValue(s.rtx, row.row.rtx), NextValue(s.body_length, SETH.length + CC_STATE.length)],
+                Kind.ACK:   [NextValue(s.opcode, Opcode.ACKNOWLEDGE), NextValue(s.body, aeth), NextValue(s.psn, row.row.cack),
+                             NextValue(s.rtx, 0), NextValue(s.body_length, AETH.length)],
+                Kind.NACK:  [NextValue(s.opcode, Opcode.NACK), NextValue(s.body, neth), NextValue(s.psn, row.row.psn),
+                             NextValue(s.rtx, 0), NextValue(s.body_length, NETH.length)],
+                Kind.PROBE: [NextValue(s.opcode, Opcode.PROBE), NextValue(s.body, peth), NextValue(s.psn, 0),
+                             NextValue(s.rtx, 0), NextValue(s.body_length, PETH.length)],
+            }),
+            NextState("SEND")
+        )
+        fsm.act("SEND",
+            s.valid.eq(1),
+            If(s.ready,
+                *[If(kind == k, pulse.eq(1)) for k, pulse in sent.items()],
+                If(kind == Kind.PROBE,
+                    NextValue(cursor, Mux(following >= peer.row.ev_count, 0, following))
+                ),
+                NextState("IDLE")
+            )
+        )
