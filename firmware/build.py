@@ -108,7 +108,7 @@ def build_files(policy=None, soc_dir=None, out_dir=None, firmware_bytes=None, qu
     missing   = [name for name in wanted if not (generated/name).is_file()]
     if missing:
         raise BuildError(f"{generated} has no {', '.join(missing)}; elaborate the SoC first (Builder.build(run=False)).")
-    soc = {name: (generated/name).read_text() for name in wanted}
+    soc = {name: _without_dates((generated/name).read_text()) for name in wanted}
     if "RECOVERY_BASE" not in soc["mem.h"]:
         raise BuildError(f"{generated/'mem.h'} has no region `recovery`; the SoC lacks its recovery port.")
     compiler = find_compiler()
@@ -118,11 +118,11 @@ def build_files(policy=None, soc_dir=None, out_dir=None, firmware_bytes=None, qu
     rom = _region(soc["regions.ld"], "rom")
     if firmware_bytes is None:
         firmware_bytes = rom
-    files = _sources(policy, ("start.S", "main.c", "helpers.h", "link.ld"))
+    files = _sources(policy, ("start.S", "main.c", "helpers.h", "system.h", "link.ld"))
 
     def make(folder):
         _write(folder, files)
-        # A copy, so that a change of date in LiteX's files does not matter and the folder is complete.
+        # A copy, so that the folder is complete.
         (folder/"generated").mkdir()
         for name, text in soc.items():
             (folder/"generated"/name).write_text(text)
@@ -146,6 +146,10 @@ def build_files(policy=None, soc_dir=None, out_dir=None, firmware_bytes=None, qu
     if verbose:
         print((path.parent/"sizes.txt").read_text(), end="")
     return path
+
+def _without_dates(text):
+    """A generated file without what changes from run to run: comments, and the identifier."""
+    return "\n".join(line for line in text.splitlines() if not line.startswith("//") and "IDENTIFIER" not in line) + "\n"
 
 def _region(text, name):
     found = re.search(rf"^\s*{name}\s*:\s*ORIGIN\s*=\s*\w+\s*,\s*LENGTH\s*=\s*(\w+)", text, re.M)

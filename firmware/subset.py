@@ -185,7 +185,8 @@ class _Module:
             parameters.append((arg.arg, self.parameter_type(arg)))
         returns = ""
         if node.returns is not None and not (isinstance(node.returns, ast.Constant) and node.returns.value is None):
-            returns = "bool" if isinstance(node.returns, ast.Name) and node.returns.id == "bool" else self.integer_type(node.returns)
+            is_bool = isinstance(node.returns, ast.Name) and node.returns.id == "bool"
+            returns = "bool" if is_bool else self.integer_type(node.returns)
         function = Function(node.name, parameters, returns, node, _remark(node))
         self.check_handler(function)
         Body(self, function).check()
@@ -208,10 +209,11 @@ class _Module:
         if name != api.START and name not in api.HANDLERS:
             self.refuse(function.node, f"There is no event for {name}; the handlers are {', '.join([*api.HANDLERS, api.START])}.")
         state = self.policy.record[0] if self.policy.record else "QueuePair"
-        wanted = [state] if name == api.START else [state, "Event"]
+        wanted, shape = [state, "Event"], f"s: {state}, e: Event"
+        if name == api.START:
+            wanted, shape = [state], f"s: {state}"
         if [t for _, t in function.parameters] != wanted or function.returns:
-            self.refuse(function.node, f"A handler is declared as def {name}({', '.join(f'{n}: {t}' for n, t in zip('se', wanted))}) "
-                "and returns nothing.")
+            self.refuse(function.node, f"A handler is declared as def {name}({shape}) and returns nothing.")
 
     def finish(self, tree):
         if self.policy.record is None:

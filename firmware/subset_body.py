@@ -106,7 +106,7 @@ class Body:
         _, fields = api.COMMANDS[name]
         if node.keywords or len(node.args) != len(fields):
             self.refuse(node, f"{name} takes {len(fields)} arguments by position: {name}({', '.join(fields)}).")
-        for argument, field in zip(node.args, fields):
+        for argument, field in zip(node.args, fields, strict=True):
             self.fits(argument, self.expression(argument), api.COMMAND_WIDTHS[field], f"{name}'s {field}")
         node.kind = ""
 

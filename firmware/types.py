@@ -50,7 +50,9 @@ class Unsigned(int):
         locals()[f"__{_name}__"] = _shift(_name)
     del _name
 
-    __invert__ = lambda self: type(self)(~int(self))
+    def __invert__(self):
+        return type(self)(~int(self))
+
     __neg__    = _refused("A policy has no negative numbers; write `u32(0) - x`.")
     __truediv__ = __floordiv__ = __mod__ = __divmod__ = __pow__ = _refused(
         "A policy does not divide (34 cycles or more); use shifts.")
