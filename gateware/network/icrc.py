@@ -80,9 +80,12 @@ def xor_tree(terms):
         terms = [terms[i] ^ terms[i + 1] if i + 1 < len(terms) else terms[i] for i in range(0, len(terms), 2)]
     return terms[0]
 
-def linear(vector, columns):
-    """The 32-bit value that is the exclusive-or of `columns[i]` over the ones `i` of `vector`."""
-    return Cat(*[xor_tree([vector[i] for i, c in enumerate(columns) if (c >> b) & 1]) for b in range(32)])
+def linear(target, vector, columns):
+    """Statements: `target` (32 bits) is the exclusive-or of `columns[i]` over the ones `i` of `vector`.
+
+    One statement per bit: as one, the Verilog line would be longer than Verilator takes.
+    """
+    return [target[b].eq(xor_tree([vector[i] for i, c in enumerate(columns) if (c >> b) & 1])) for b in range(32)]
 
 class CrcStep(LiteXModule):
     """CRC state after one word: `next` follows from `state` and `data`, combinational.
@@ -102,7 +105,7 @@ class CrcStep(LiteXModule):
         mixed = Signal(data_width)
         self.comb += [
             mixed.eq(self.data ^ self.state),
-            self.next.eq(linear(mixed, [crc_step(0, (1 << i).to_bytes(data_width//8, "little")) for i in range(data_width)])),
+            *linear(self.next, mixed, [crc_step(0, (1 << i).to_bytes(data_width//8, "little")) for i in range(data_width)]),
         ]
 
 class CrcUndo(LiteXModule):
@@ -118,7 +121,7 @@ class CrcUndo(LiteXModule):
         for b in range(len(self.count)):
             undone, following = Signal(32), Signal(32)
             self.comb += [
-                undone.eq(linear(state, [crc_undo(1 << i, 1 << b) for i in range(32)])),
+                *linear(undone, state, [crc_undo(1 << i, 1 << b) for i in range(32)]),
                 following.eq(Mux(self.count[b], undone, state)),
             ]
             state = following
