@@ -14,6 +14,7 @@ from migen import *
 from litex.gen import LiteXModule
 from litex.soc.interconnect import stream
 
+from gateware.common.arbiter import RoundRobinArbiter
 from gateware.common.arithmetic import sized
 from gateware.common.counters import Counters
 from gateware.common.layouts import small_write_layout

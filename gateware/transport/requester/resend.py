@@ -82,7 +82,18 @@ class Resend(LiteXModule):
         bits    = Signal(64)
         self.comb += bits.eq(Mux(second, shifted[64:], shifted[:64]) & not_below & upto & missing)
         after_mark = now.row.bits | bits
-    
+
+        # Taking. Bits below the window's start in its first piece are those of its other end: they stay.
+        pieces     = Signal(max=rows + 2)
+        other_end  = Signal(64)
+        others     = Signal(64)
+        after_take = Signal(64)
+        self.comb += [
+            other_end.eq(Mux(pieces == 0, now.row.bits & under, 0)),
+            Case(index, {i: others.eq(2**64 - 1 - (1 << i)) for i in range(64)}),
+            after_take.eq((wanted & others) | other_end),
+        ]
+
         # Search of the message: the last record whose first PSN is not after the PSN.
         psn      = Signal(24)
         bottom, top = Signal(16), Signal(16)            # Messages [bottom, top).

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The transport: requester, responder and their shared state, wired together.
+
+    doorbell -> send rings -> scheduler -> segmenter -> WQE -> payload reads
+                                               ^                    |
+    commands -> resend, guard, deadline, error |             packet sender -> builder -> planes
+    events  <-  acknowledger <- ACK SACK NACK  |                    ^
+                                               +-- scoreboard       |
+    planes -> dispatcher -> acceptor -> write queue -> due -> control sender
+
+This file holds connections only; each block says what it does.
+"""
+
+from migen import *
+
+from litex.gen import LiteXModule
+from litex.soc.interconnect import stream
+
+from firmware.contract import CommandKind
+from gateware.common.arbiter import RoundRobinArbiter
+from gateware.common.counters import Counters
+from gateware.common.headers import Opcode
+from gateware.common.layouts import command_layout, doorbell_layout, received_layout, send_layout
+from gateware.common.table_ram import TableRAM
+from gateware.host.credit_writer import CreditWriter
+from gateware.host.doorbell import Doorbell
+from gateware.host.table_port import TablePort, Tables
+from gateware.transport.queue_pair import (CHUNK, ack_state_layout, chunks, scoreboard_layout, send_state_layout, status_layout)
+from gateware.transport.requester.acknowledger import Acknowledger
+from gateware.transport.requester.deadline import Deadline
+from gateware.transport.requester.packet_sender import PacketSender
+from gateware.transport.requester.resend import Resend
+from gateware.transport.requester.scheduler import Scheduler
+from gateware.transport.requester.segmenter import Segmenter
+from gateware.transport.requester.wqe import WqeBuilder, packet_descriptor_layout
+from gateware.transport.responder.acceptor import Acceptor
+from gateware.transport.responder.control_sender import ControlSender
+
+# Receive dispatcher -------------------------------------------------------------------------------
+
+class ReceiveDispatcher(LiteXModule):
+    """Takes the planes' packets in turn and sorts them: acknowledgements to the requester, data and
+    probes to the responder."""
+    def __init__(self, config):
+        self.sinks     = [stream.Endpoint(received_layout(config)) for _ in range(config.planes)]
+        self.requester = stream.Endpoint(received_layout(config))
+        self.responder = stream.Endpoint(received_layout(config))
+        self.plane     = Signal(config.plane_bits)
+
+        # # #
+
+        self.arbiter = arbiter = RoundRobinArbiter(received_layout(config), config.planes)
+        answer = Signal()
+        self.comb += [
+            *[sink.connect(port) for sink, port in zip(self.sinks, arbiter.sinks)],
+            self.plane.eq(arbiter.grant),
+            answer.eq((arbiter.source.opcode == Opcode.ACKNOWLEDGE) | (arbiter.source.opcode == Opcode.SACK) |
+                      (arbiter.source.opcode == Opcode.NACK)),
+            arbiter.source.connect(self.requester, omit={"valid", "ready"}),
+            arbiter.source.connect(self.responder, omit={"valid", "ready"}),
+            self.requester.valid.eq(arbiter.source.valid & answer),
+            self.responder.valid.eq(arbiter.source.valid & ~answer),
+            arbiter.source.ready.eq(Mux(answer, self.requester.ready, self.responder.ready)),
+        ]
+
+# Command dispatcher -------------------------------------------------------------------------------
+
+class CommandDispatcher(LiteXModule):
+    """Gives each command of the firmware to the block that executes it."""
+    def __init__(self, config, resend, control, deadline, acknowledger):
+        self.sink     = sink = stream.Endpoint(command_layout())
+        self.counters = Counters(self)
+
+        # # #
+
+        counts = {kind: self.counters.add(f"command_{name.lower()}", f"{name} commands executed.")
+                  for name, kind in vars(CommandKind).items() if not name.startswith("_")}
+        qp = sink.qp[:config.qp_bits]
+        targets = {CommandKind.RESEND: resend.sink, CommandKind.PROBE: control.probe, CommandKind.TIMER: deadline.sink,
+                   CommandKind.GUARD: acknowledger.guard, CommandKind.ERROR: acknowledger.error}
+        for kind, target in targets.items():
+            self.comb += [
+                target.qp.eq(qp),
+                If(sink.kind == kind,
+                    target.valid.eq(sink.valid),
+                    sink.ready.eq(target.ready),
+                    counts[kind].eq(sink.valid & target.ready)
+                ),
+            ]
+        self.comb += [
+            resend.sink.base.eq(sink.base),
+            resend.sink.mask.eq(Cat(sink.mask_low, sink.mask_high)),
+            deadline.sink.interval.eq(sink.mask_low),
+            acknowledger.guard.time.eq(sink.mask_low[:16]),
+            acknowledger.guard.packets.eq(sink.mask_high[:8]),
+            acknowledger.error.reason.eq(sink.reason),
+        ]
+
+# Transport ----------------------------------------------------------------------------------------
+
+class Transport(LiteXModule):
+    """Everything between the host side and the planes.
+
+    doorbell:  doorbell_layout.               read:    read_request_layout.
+    packets, payload: from the payload store. to_builder, send: to the packet builder.
+    received:  one received_layout per plane. jobs, due: to and from the host writer.
+    small:     credit lines.                  command, events: to and from the recovery port.
+    port:      TablePort, the driver's writes.
+    """
+    def __init__(self, config):
+        self.config  = config
+        self.time    = Signal(32)          # Ticks of 128 ns.
+        self.own_ip  = Signal(32)
+        self.own_macs = [Signal(48) for _ in range(4)]
+        self.udp_port = Signal(16)
+
+        # # #
+
+        # Time.
+        cycles, tick = Signal(max=max(2, config.tick_cycles)), Signal()
+        self.comb += tick.eq(cycles == config.tick_cycles - 1)
+        self.sync += [cycles.eq(cycles + 1), If(tick, cycles.eq(0), self.time.eq(self.time + 1))]
+
+        # State.
+        self.tables     = tables     = Tables(config)
+        self.send_state = send_state = TableRAM(send_state_layout(config), config.queue_pairs)
+        self.ack_state  = ack_state  = TableRAM(ack_state_layout(config),  config.queue_pairs)
+        self.status     = status     = TableRAM(status_layout(),           config.queue_pairs)
+        self.scoreboard = scoreboard = TableRAM(scoreboard_layout(),       config.queue_pairs*chunks(config))
+
+        # Requester.
+        self.bell      = bell      = Doorbell(config, tables, send_state, status)
+        self.scheduler = scheduler = Scheduler(config, wakers=4)
+        self.segmenter = segmenter = Segmenter(config, tables, send_state, ack_state, status, bell)
+        self.resend    = resend    = Resend(config, send_state, ack_state, scoreboard, segmenter.messages, segmenter.pick)
+        self.wqe       = wqe       = WqeBuilder(config, tables, segmenter.messages)
+        self.sender    = sender    = PacketSender(config, tables, ack_state, status, scoreboard)
+        self.acknowledger = acknowledger = Acknowledger(config, tables, send_state, ack_state, status, scoreboard, segmenter.messages)
+        self.deadline  = deadline  = Deadline(config, tables, send_state, ack_state, status)
+
+        # Responder.
+        self.acceptor  = acceptor  = Acceptor(config, tables, status)
+        self.control   = control   = ControlSender(config, tables)
+
+        # Driver.
+        self.credits   = credits   = CreditWriter(config, tables, clients=3)
+        self.port      = TablePort(config, tables,
+            qp_inits    = [bell.init, segmenter.init, resend.init, deadline.init, acceptor.init, acknowledger.init],
+            page_inits  = [bell.init_page, credits.init_page],
+            signal_init = acceptor.init_signal)
+
+        # Recovery.
+        self.commands  = CommandDispatcher(config, resend, control, deadline, acknowledger)
+        self.command   = self.commands.sink
+        self.events    = [acknowledger.event, deadline.event, sender.event, acceptor.event]
+
+        # Doorbell to packets.
+        self.doorbell = bell.sink
+        self.consumed = consumed = stream.SyncFIFO([("page", config.page_bits)], 8)
+        self.pending  = pending  = stream.SyncFIFO(packet_descriptor_layout(config), 16)
+        self.read     = wqe.read
+        self.packets, self.payload, self.to_builder = sender.packets, sender.payload, sender.to_builder
+        for waker, wake in zip((bell.wake, segmenter.wake, resend.wake, acknowledger.wake), scheduler.wakes):
+            self.comb += [wake.valid.eq(waker.valid), wake.qp.eq(waker.qp)]
+        self.comb += [
+            scheduler.source.connect(segmenter.sink),
+            segmenter.resend_any.eq(resend.any),
+            segmenter.source.connect(wqe.sink),
+            segmenter.consumed.connect(consumed.sink),
+            consumed.source.connect(bell.consumed),
+            wqe.source.connect(pending.sink),
+            pending.source.connect(sender.sink),
+        ]
+        # What left, what was acknowledged.
+        sent = sender.sent.reader()
+        self.comb += [
+            sent.index.eq(acknowledger.sent_index),
+            acknowledger.sent_time.eq(sent.row.time),
+            acknowledger.segmenter_busy.eq(segmenter.busy),
+            acknowledger.segmenter_qp.eq(segmenter.busy_qp),
+            sender.resent.connect(acknowledger.resent),
+        ]
+        # Credit.
+        self.small = credits.source
+        self.comb += [
+            credits.tick.eq(tick),
+            *[client.connect(sink) for client, sink in zip((bell.credit, segmenter.credit, acknowledger.credit), credits.sinks)],
+        ]
+        # Packets in.
+        self.dispatcher = dispatcher = ReceiveDispatcher(config)
+        self.received   = dispatcher.sinks
+        self.jobs, self.due = acceptor.jobs, control.due
+        self.comb += [
+            dispatcher.requester.connect(acknowledger.sink),
+            dispatcher.responder.connect(acceptor.sink),
+            acceptor.plane.eq(dispatcher.plane),
+        ]
+        # Packets out: control before data.
+        self.send = send = stream.Endpoint(send_layout(config))
+        held, pick_data = Signal(), Signal()          # A data header was offered first: it stays.
+        self.comb += [
+            pick_data.eq(held | ~control.source.valid),
+            If(pick_data,
+                sender.source.connect(send)
+            ).Else(
+                control.source.connect(send)
+            ),
+        ]
+        self.sync += held.eq(pick_data & sender.source.valid & ~send.ready)
+
+        # Constants of the card, time.
+        for block in (sender, control):
+            self.comb += [block.own_ip.eq(self.own_ip), block.udp_port.eq(self.udp_port),
+                          *[mine.eq(given) for mine, given in zip(block.own_macs, self.own_macs)]]
+        for block in (sender, control, acknowledger, deadline, acceptor):
+            self.comb += block.time.eq(self.time)
+
+    def counters(self):
+        """name -> (count, description) of all blocks."""
+        items = {}
+        for block in (self.bell, self.segmenter, self.resend, self.sender, self.acknowledger, self.deadline,
+                      self.acceptor, self.control, self.credits, self.commands):
+            for name, item in block.counters.items.items():
+                assert name not in items, f"two counters are called {name}"
+                items[name] = item
+        return items

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The NIC: host side, transport, planes and recovery port, with their registers.
+
+    PCIe PHY <-> PCIeHost <-> Transport <-> ReceivePath, PacketBuilder <-> PlanePort per plane
+                                  ^
+                            RecoveryPort <-> soft core
+
+This is where cores and gateware meet; every register of the card's own is described here.
+"""
+
+from litex.gen import LiteXModule
+from litex.soc.interconnect import stream
+from litex.soc.interconnect.csr import CSRField, CSRStatus, CSRStorage
+from migen import *
+
+from gateware.common.counters import Counters
+from gateware.common.tables import ROW_BITS
+from gateware.host.pcie_host import PCIeHost
+from gateware.network.packet_builder import PacketBuilder
+from gateware.network.packet_parser import ReceivePath
+from gateware.recovery.recovery_port import RecoveryPort
+from gateware.transport.transport import Transport
+
+DOORBELL_QUEUE = 64   # Tokens between the link and the doorbell.
+
+# NIC ----------------------------------------------------------------------------------------------
+
+class NIC(LiteXModule):
+    """One card on `phy` (LitePCIe) and `planes` (PlanePort-like modules with sink and source).
+
+    bus:       Wishbone master for the SoC's registers and firmware memory, word addresses in BAR0.
+    recovery:  the recovery port; its `bus` belongs on the soft core's bus.
+    """
+    def __init__(self, config, phy, planes):
+        # Registers ----------------------------------------------------------------------------------
+        self._enable   = CSRStorage(1, name="enable", description="1: take part in the network.")
+        self._own_ip   = CSRStorage(32, name="own_ip", description="Own IPv4 address; 0 accepts any.")
+        self._own_macs = [CSRStorage(48, name=f"own_mac{i}", description=f"Own MAC address on plane {i}.") for i in range(config.planes)]
+        for i, register in enumerate(self._own_macs):
+            setattr(self, f"_own_mac{i}", register)
+        self._udp_port = CSRStorage(16, name="udp_port", reset=4791, description="UDP destination port of RoCEv2 packets.")
+        self._tables_row = CSRStorage(ROW_BITS, name="tables_row", description="A table's row, columns packed from bit 0.")
+        self._tables_command = CSRStorage(name="tables_command", description="Writing it stores the row.", fields=[
+            CSRField("table",  size=4,             description="Number of the table."),
+            CSRField("index",  size=16, offset=16, description="Row of the table.")])
+        self._tables_busy = CSRStatus(name="tables_busy", fields=[
+            CSRField("busy",    size=1, description="The last row is not in effect yet."),])
+        self._tables_refused = CSRStatus(1, name="tables_refused", description="The last command named no row.")
+        self._qp_select  = CSRStorage(16, name="qp_select", description="Queue pair shown by the qp registers.")
+        self._qp_state   = CSRStatus(3,  name="qp_state",   description="State: 0 RESET, 1 INIT, 2 RTR, 3 RTS, 4 ERROR.")
+        self._qp_error   = CSRStatus(8,  name="qp_error",   description="Reason of the ERROR state.")
+        self._qp_unacked = CSRStatus(24, name="qp_unacked", description="Oldest PSN that is not acknowledged.")
+        self._qp_next    = CSRStatus(24, name="qp_next",    description="Next new PSN.")
+        self._alive      = CSRStatus(1,  name="firmware_alive", description="The soft core's firmware went through its main loop lately.")
+        self._time       = CSRStatus(32, name="time", description="Ticks of 128 ns.")
+
+        # # #
+
+        # Blocks -------------------------------------------------------------------------------------
+        self.host      = host      = PCIeHost(phy, config)
+        self.transport = transport = Transport(config)
+        self.builder   = builder   = PacketBuilder(config)
+        self.recovery  = recovery  = RecoveryPort(config)
+        self.bus       = host.bus
+        self.counters  = counters  = Counters(self)
+        self.receivers = []
+        for i, plane in enumerate(planes):
+            receiver = ReceivePath(config)
+            self.add_module(name=f"receiver{i}", module=receiver)
+            self.receivers.append(receiver)
+            self.comb += [
+                plane.source.connect(receiver.sink, omit={"valid"}),
+                receiver.sink.valid.eq(plane.source.valid & self._enable.storage),
+                receiver.own_ip.eq(self._own_ip.storage),
+                receiver.own_mac.eq(self._own_macs[i].storage),
+                receiver.udp_port.eq(self._udp_port.storage),
+                receiver.source.connect(transport.received[i]),
+                receiver.stored.connect(host.stored[i]),
+            ]
+
+        # Host side ----------------------------------------------------------------------------------
+        self.tokens = tokens = stream.SyncFIFO(host.doorbell.description, DOORBELL_QUEUE)
+        self.comb += [
+            host.doorbell.connect(tokens.sink),
+            tokens.source.connect(transport.doorbell),
+            transport.read.connect(host.read_request),
+            host.store.packets.connect(transport.packets),
+            host.payload.connect(transport.payload),
+            transport.jobs.connect(host.jobs),
+            transport.small.connect(host.small),
+            host.due.connect(transport.due),
+        ]
+
+        # Network side -------------------------------------------------------------------------------
+        self.comb += [
+            transport.send.connect(builder.sink),
+            transport.to_builder.connect(builder.payload),
+            Case(builder.plane, {
+                **{i: builder.source.connect(plane.sink) for i, plane in enumerate(planes)},
+                "default": builder.source.ready.eq(1)}),   # An entropy value of a plane that is not there.
+            transport.own_ip.eq(self._own_ip.storage),
+            transport.udp_port.eq(self._udp_port.storage),
+            *[transport.own_macs[i].eq(register.storage) for i, register in enumerate(self._own_macs)],
+        ]
+
+        # Recovery -----------------------------------------------------------------------------------
+        self.comb += [recovery.time.eq(transport.time), recovery.command.connect(transport.command)]
+        for event in transport.events:
+            self.comb += event.connect(recovery.add_event_source())
+
+        # Driver -------------------------------------------------------------------------------------
+        port   = transport.port
+        state, send, acks = transport.status.reader(), transport.send_state.reader(), transport.ack_state.reader()
+        started = Signal()      # The storage holds the command one cycle after the write.
+        self.sync += started.eq(self._tables_command.re)
+        self.comb += [
+            port.row.eq(self._tables_row.storage),
+            port.table.eq(self._tables_command.fields.table),
+            port.index.eq(self._tables_command.fields.index),
+            port.start.eq(started),
+            self._tables_busy.fields.busy.eq(port.busy | started | self._tables_command.re),
+            self._tables_refused.status.eq(port.refused),
+            *[reader.index.eq(self._qp_select.storage) for reader in (state, send, acks)],
+            self._qp_state.status.eq(state.row.state),
+            self._qp_error.status.eq(state.row.reason),
+            self._qp_unacked.status.eq(acks.row.unacked),
+            self._qp_next.status.eq(send.row.next_psn),
+            self._alive.status.eq(recovery.alive),
+            self._time.status.eq(transport.time),
+        ]
+
+        # Counters -----------------------------------------------------------------------------------
+        shown = dict(transport.counters())
+        for name, text in (("read_errors", "PCIe reads that failed."), ("read_timeouts", "PCIe reads without an answer."),
+                           ("unknown_completions", "Completions that no read waits for."),
+                           ("bad_doorbells", "Stores to the doorbell window of another size or alignment than a token's."),
+                           ("bus_timeouts", "BAR0 accesses that nothing answered.")):
+            shown[name] = (getattr(host, name), text)
+        shown["commands_refused"] = (recovery.commands_refused, "Commands of the firmware that were refused.")
+        shown["events_taken"]     = (recovery.events_taken, "Events that the firmware took.")
+        for i, receiver in enumerate(self.receivers):
+            for name, text in (("good", "good packets"), ("bad_fcs", "frames with a bad FCS"), ("bad_icrc", "packets with a bad ICRC"),
+                               ("bad_length", "packets with a bad length"), ("bad_header", "frames that are not RoCEv2 for this card"),
+                               ("bad_opcode", "packets with an unknown opcode"), ("store_full", "good packets without room")):
+                shown[f"plane{i}_{name}"] = (getattr(receiver, name), f"Received on plane {i}: {text}.")
+        shown.update(counters.items)
+        for name, (count, description) in shown.items():
+            register = CSRStatus(32, name=f"count_{name}", description=description)
+            setattr(self, f"_count_{name}", register)
+            self.comb += register.status.eq(count)
