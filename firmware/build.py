@@ -26,7 +26,7 @@ DEFAULT_OUT = Path(__file__).parents[1]/"build"/"firmware"
 COMPILERS   = ("riscv64-unknown-elf-gcc", "riscv32-unknown-elf-gcc", "riscv-none-elf-gcc", "riscv64-elf-gcc")
 FLAGS       = ["-march=rv32i2p0_m", "-mabi=ilp32", "-O2", "-std=gnu11", "-ffreestanding", "-nostdlib", "-nostartfiles",
                "-ffunction-sections", "-fdata-sections", "-fstack-usage", "-fno-tree-loop-distribute-patterns",
-               "-Wall", "-Wno-unused-function", "-Wl,--gc-sections", "-Wl,--no-warnings"]
+               "-Wall", "-Wno-unused-function", "-Wl,--gc-sections"]
 HOST_FLAGS  = ["-O1", "-std=gnu11", "-shared", "-fPIC", "-Wall", "-Wno-unused-function"]
 STACK_BYTES = 1024  # Kept free above the data.
 QUEUE_PAIRS = 16    # If neither the caller nor the SoC's constants say.

@@ -49,15 +49,15 @@ class QueuePair:
     """State of one queue pair."""
     unacked:    u24     # Oldest unacknowledged PSN at the last event.
     next:       u24     # Next new PSN at the last timeout.
-    attempts:   u8      # Timeouts of `unacked`.
-    first:      u32     # Time of the first of them.
-    peak:       u16     # Peak round-trip time.
-    guard:      u16     # Guard that the gateware has.
-    guard_age:  u8      # Events since it was set.
+    first:      u32     # Time of the first timeout of `unacked`.
     nack_psn:   u24     # Last PSN that was resent for a NACK,
     nack_time:  u32     # and when.
-    nacked:     u8      # 1: the two above are valid.
+    peak:       u16     # Peak round-trip time.
+    guard:      u16     # Guard that the gateware has.
     refused:    u16     # Packets that the responder refused.
+    attempts:   u8      # Timeouts of `unacked`.
+    guard_age:  u8      # Events since the guard was set.
+    nacked:     u8      # 1: nack_psn and nack_time are valid.
 
 # Estimates ----------------------------------------------------------------------------------------
 
@@ -144,6 +144,7 @@ def on_timeout(s: QueuePair, e: Event):
     quiet = s.attempts != 0 and e.next == s.next
     s.next = e.next
     s.attempts += 1
+    sample(s, e)
     ticks = interval(s)
     if s.attempts > LINEAR:
         ticks = ticks << (s.attempts - LINEAR)
@@ -151,7 +152,6 @@ def on_timeout(s: QueuePair, e: Event):
         fail(e.qp, QpError.RETRY_EXCEEDED)
         s.attempts = 0
         return
-    sample(s, e)
     set_guard(s, e)
     # The first time the acknowledgement may be what was lost: the probe tells.
     if s.attempts > 1:
