@@ -10,7 +10,7 @@ import ast
 
 from firmware import api, contract
 from firmware.subset import LITERAL
-from firmware.subset_body import COMPARISONS, OPERATORS
+from firmware.subset_expressions import COMPARISONS, OPERATORS
 from firmware.types import TYPES
 
 # Names --------------------------------------------------------------------------------------------

@@ -161,12 +161,12 @@ class _Module:
         return name
 
     def constant(self, node):
-        from firmware.subset_body import Body
+        from firmware.subset_expressions import Expressions
         target = node.targets[0]
         if len(node.targets) != 1 or not isinstance(target, ast.Name) or not target.id.isupper():
             self.refuse(node, "At the top of a policy only constants are assigned, in capitals: LIMIT = u32(8).")
         self.new_name(node, target.id)
-        kind = Body(self, None).expression(node.value)
+        kind = Expressions(self, None).expression(node.value)
         if getattr(node.value, "constant", None) is None:
             self.refuse(node.value, "A constant is a number, a code of the contract, or a cast of one: u32(8).")
         self.policy.constants[target.id] = (kind, node.value.constant)
