@@ -1,0 +1,230 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""The driver of one card: registers, tables and the objects a program works with, all through BAR0.
+
+It knows what gateware/common/tables.py and csr.json say, and nothing else of the card. Addresses are
+bus addresses of the node's memory. Everything here runs simulated time: each call ends when its last
+store has arrived. Refused arguments raise `DriverError` with a sentence.
+"""
+
+from dataclasses import dataclass, field
+
+from gateware.common import tables as T
+
+class DriverError(RuntimeError):
+    """The driver cannot do what was asked, or the card does not answer; the text is for the user."""
+
+BURST = 16 # Dwords of one store to registers or firmware memory.
+
+@dataclass
+class Page:
+    """A doorbell page and its credit line. `handle` is the harness's number of it."""
+    number:   int
+    first:    int
+    count:    int
+    credit:   int
+    handle:   int
+    contexts: int = 0
+
+@dataclass
+class Context:
+    """A slot of 64 bytes on a page: one peer, one pair of buffers."""
+    page:   Page
+    index:  int
+    offset: int             # In the doorbell window.
+    alias:  int = 0
+
+@dataclass
+class Signal:
+    """A row of the signal table, its flag in memory and the harness's watch of it."""
+    node:    object
+    index:   int
+    address: int
+    watch:   int
+
+    @property
+    def value(self):
+        return self.node.read_word(self.address)
+
+    def expect(self, value, source_node, source, destination, length, message=0):
+        """When the flag reaches `value`, `length` bytes at `destination` must equal those at `source`."""
+        if self.node.sim.expect(self.watch, value, message, source_node.index, source, destination, length):
+            raise DriverError(f"Message {message} of {length} bytes is outside of the memory of card {source_node.index} "
+                              f"or {self.node.index}.")
+
+    def target(self, value):
+        """`Cluster.run` waits until the flag has reached `value`."""
+        self.node.sim.target(self.watch, value)
+
+@dataclass
+class QueuePair:
+    """One connected queue pair as its two ends see it: {node index: value}."""
+    index: dict = field(default_factory=dict)
+    qpn:   dict = field(default_factory=dict)
+    mtu:   int  = 4096
+
+class Driver:
+    """Registers and tables of one card; `Node` gives it `sim`, `csr`, `config` and memory."""
+
+    # Registers ------------------------------------------------------------------------------------
+
+    def _register(self, name):
+        try:
+            r = self.csr["csr_registers"][name]
+        except KeyError:
+            raise DriverError(f"The card has no register '{name}'.") from None
+        return T.BAR0_CSR + (r["addr"] - self.csr["memories"]["csr"]["base"]), r["size"]
+
+    def has(self, name):
+        """Does the card have a register of this name?"""
+        return name in self.csr.get("csr_registers", {})
+
+    def store(self, offset, words):
+        """Dwords to BAR0, in bursts; they are on their way when it returns."""
+        for i in range(0, len(words), BURST):
+            part = words[i:i + BURST]
+            self.sim.write(self.index, offset + 4*i, self._u32(part), len(part))
+
+    def load(self, offset, limit=20_000):
+        """One dword of BAR0."""
+        value  = self._u32([0])
+        result = self.sim.read(self.index, offset, limit, value)
+        if result:
+            why = f"was refused with status {result - 2}" if result > 1 else f"was not answered within {limit} cycles"
+            raise DriverError(f"Card {self.index}: a read of BAR0 at 0x{offset:05x} {why}.")
+        return value[0]
+
+    def write(self, name, value):
+        """A register, lowest word first."""
+        offset, size = self._register(name)
+        if value >> (32*size):
+            raise DriverError(f"{name} has {32*size} bits, 0x{value:x} does not fit.")
+        self.store(offset, [(value >> (32*i)) & 0xffffffff for i in range(size)])
+
+    def read(self, name):
+        offset, size = self._register(name)
+        return sum(self.load(offset + 4*i) << (32*i) for i in range(size))
+
+    def settle(self, limit=200_000):
+        """Runs until every store has been taken by the card."""
+        if self.sim.drain(limit):
+            raise DriverError(f"The cards did not take the driver's stores within {limit} cycles.")
+
+    # Tables ---------------------------------------------------------------------------------------
+
+    def write_row(self, table, index, **values):
+        """One row of a table of gateware/common/tables.py."""
+        row = table.pack(**values)
+        offset, _ = self._register("nic_tables_row")
+        self.store(offset, [(row >> (32*i)) & 0xffffffff for i in range((table.width + 31)//32)])
+        self.write("nic_tables_command", index << 16 | table.number)
+        for _ in range(1000):
+            if not self.read("nic_tables_busy"):
+                return
+        raise DriverError(f"Card {self.index}: the table '{table.name}' stays busy.")
+
+    def _next(self, what, limit):
+        n = self._used.get(what, 0)
+        if n >= limit:
+            raise DriverError(f"Card {self.index} has {limit} {what}, all are in use.")
+        self._used[what] = n + 1
+        return n
+
+    def start(self, ip, macs, udp_port=4791):
+        """Identity of the card; then it takes part."""
+        self.ip, self.macs = ip, macs
+        self.write("nic_own_ip", ip)
+        for plane in range(4):
+            if self.has(f"nic_own_mac{plane}"):
+                self.write(f"nic_own_mac{plane}", macs[plane])
+        self.write("nic_udp_port", udp_port)
+        self.write("nic_enable", 1)
+        self.settle()
+
+    def peer(self, number, ip, macs, evs):
+        """A peer and its entropy values [(UDP source port, plane)]."""
+        if len(evs) > self.config.evs:
+            raise DriverError(f"{len(evs)} entropy values do not fit, a peer has {self.config.evs}.")
+        self.write_row(T.PEER, number, ip=ip, ev_count=len(evs), **{f"mac{i}": macs[i] for i in range(4)})
+        for i, (entropy, plane) in enumerate(evs):
+            self.write_row(T.EV, number*self.config.evs + i, entropy=entropy, plane=plane)
+
+    def register_region(self, address, length, rights=T.Rights.LOCAL_READ | T.Rights.REMOTE_WRITE, base=None):
+        """Key of a memory region; `base` is its first virtual address (else the bus address)."""
+        index, variant = self._next("regions", self.config.regions), self.random.randrange(1, 256)
+        self.write_row(T.REGION, index, valid=1, variant=variant, rights=rights, base=address if base is None else base,
+            length=length, bus=address)
+        return index << 8 | variant
+
+    def queue_pair(self, **values):
+        """Writes the next queue pair; returns its index."""
+        index = self._next("queue pairs", self.config.queue_pairs)
+        return index, lambda **more: self.write_row(T.QUEUE_PAIR, index, **values, **more)
+
+    def signal(self, qp=None, mode=T.SignalMode.SET, address=None):
+        """A row of the signal table with a flag in memory (of its own unless `address` is given)."""
+        index = self._next("signals", self.config.signals)
+        if address is None:
+            address = self.alloc(8, align=8)
+        self.write_row(T.SIGNAL, index, valid=1, any_qp=int(qp is None), qp=qp or 0, mode=mode, address=address)
+        return Signal(self, index, address, self.sim.watch(self.index, address))
+
+    def page(self, contexts=None, quota=None, credit_every=1, owner=1):
+        """A doorbell page with room for `contexts` contexts and its credit line."""
+        number = self._next("doorbell pages", self.config.pages)
+        room   = min(64, self.config.contexts//self.config.pages)
+        count  = room if contexts is None else contexts
+        if not 1 <= count <= room:
+            raise DriverError(f"A page has 1 to {room} contexts here, not {count}.")
+        quota  = self.config.ring_depth if quota is None else quota
+        credit = self.alloc(16, align=16)
+        self.write_row(T.PAGE, number, valid=1, owner=owner, first=number*room, count=count, quota=quota, credit=credit,
+            credit_every=credit_every)
+        page = Page(number, number*room, count, credit, self.sim.page(self.index, credit, quota))
+        self.pages.append(page)
+        return page
+
+    def context(self, page, qp, local, remote, slots=1, length=0, max_length=None, local_stride=0, remote_stride=0, lkey=0, rkey=0,
+            immediate=0, op=2):
+        """The page's next context: buffers here (`local`) and at the peer (`remote`)."""
+        if page.contexts >= page.count:
+            raise DriverError(f"Page {page.number} has {page.count} contexts, all are in use.")
+        number = page.contexts
+        page.contexts += 1
+        self.write_row(T.CONTEXT, page.first + number, valid=1, generation=self.random.randrange(256), qp=qp, op=op, length=length,
+            max_length=length if max_length is None else max_length, slots=slots, local_base=local, local_stride=local_stride,
+            remote_base=remote, remote_stride=remote_stride, lkey=lkey, rkey=rkey, immediate=immediate)
+        return Context(page, page.first + number, page.number*4096 + number*64)
+
+    # Posting --------------------------------------------------------------------------------------
+
+    def post(self, context, slot=0, length=None, op=0):
+        """Hands one token to the node's GPU, which stores it as soon as the page's credit allows."""
+        self.post_many(context, [T.TOKEN.pack(op=op, slot=slot, length=length or 0, flag_default=int(length is None))])
+
+    def post_many(self, context, tokens):
+        """Tokens as integers, in order; the eight aliases of the context take turns."""
+        offsets = []
+        for _ in tokens:
+            offsets.append(context.offset + 8*context.alias)
+            context.alias = (context.alias + 1) & 7
+        self.sim.post(self.index, context.page.handle, self._u32(offsets), self._u64(tokens), len(tokens))
+
+    def post_times(self, page, count):
+        """Cycles at which the card had taken the page's first `count` tokens, 0 = not yet."""
+        times = self._u64([0]*count)
+        self.sim.post_cycles(self.index, page.handle, times, count)
+        return list(times)
+
+    def credit(self, page):
+        """The page's credit line as the card last wrote it: {consumed, completed, error, error_qp, ...}."""
+        return T.CREDIT.unpack(int.from_bytes(self.bytes_at(page.credit, 16), "little"))
+
+    def queue_pair_state(self, index):
+        """{state, error, unacked, next} of one queue pair."""
+        self.write("nic_qp_select", index)
+        return {name: self.read(f"nic_qp_{name}") for name in ("state", "error", "unacked", "next")}
+
+    def counters(self):
+        """All read-only counters by name."""
+        names = [n for n in self.csr.get("csr_registers", {}) if n.startswith("nic_count_")]
+        return {n[len("nic_count_"):]: self.read(n) for n in names}

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: BSD-2-Clause
+// The fabric: planes of K paths between the cards' XGMII ports. A path is chosen by a hash of the UDP
+// source port and carries a full plane's rate to each card; on it a frame may be lost, damaged, doubled
+// or delayed. It looks at addresses and ports as a switch does, and keeps a record of every frame.
+#pragma once
+#include "xgmii.h"
+
+struct FabricOptions {
+    uint32_t planes, paths;
+    uint64_t delay, jitter;               // Cycles.
+    double   loss, duplicate, corrupt;    // Probabilities per frame.
+};
+
+enum : uint8_t { KIND_DATA, KIND_CONTROL, KIND_OTHER };
+enum : uint8_t { FATE_LOST = 1, FATE_CORRUPTED = 2, FATE_DUPLICATED = 4, FATE_UNKNOWN = 8, FATE_DOWN = 16, FATE_FCS_REPAIRED = 32 };
+
+// One line per frame that a card sent; mirrored as a numpy type in soc/sim/fabric.py.
+struct Record {
+    uint64_t cycle;          // Its end left the card.
+    uint64_t delivered;      // Its end reached the far card, 0 = never.
+    uint64_t delivered_copy; // The same of the duplicate.
+    uint32_t qpn, psn;
+    uint16_t length;         // Without FCS.
+    uint16_t entropy;        // UDP source port.
+    uint8_t  node, plane, path, destination, kind, opcode, flags, fate;   // flags: bit 0 rtx, bit 1 ts.
+    uint32_t payload;        // Bytes after the BTH (headers, payload, pad).
+};
+
+// Lose `count` frames that match, after `skip` of them; 255 matches anything.
+struct DropRule { uint32_t node, opcode, skip, count; };
+
+struct Capture { uint64_t cycle; uint32_t port, length; size_t offset; };   // port: node, plane, 0 = sent, 1 = received.
+
+struct Fabric {
+    FabricOptions options{};
+    Complaints*   complaints = nullptr;
+    Random        random;
+    uint32_t      nodes = 0;
+    std::vector<Record> records;
+    std::vector<std::unordered_map<uint64_t, uint32_t>> macs;      // Per plane: MAC to node.
+    std::vector<Chance>   loss;                                    // Per plane and path.
+    Chance                duplicate, corrupt;
+    std::vector<uint8_t>  down;                                    // Per node and plane.
+    std::vector<uint64_t> path_free;                               // Per destination, plane and path: byte times.
+    std::vector<DropRule> drops;
+    std::vector<Receiver> from_card;
+    std::vector<Sender>   to_card;
+    FramePool pool;
+    uint64_t  sequence = 0, in_flight = 0, unknown = 0, delivered = 0;
+    bool      capturing = false;
+    std::vector<Capture>  captures;
+    std::vector<uint8_t>  captured;
+
+    void open(const FabricOptions& o, uint32_t n, uint64_t seed, Complaints* c) {
+        options = o; nodes = n; complaints = c; random.state = seed;
+        macs.resize(o.planes); loss.resize(o.planes*o.paths); down.assign(n*o.planes, 0);
+        path_free.assign(n*o.planes*o.paths, 0);
+        from_card.resize(n*o.planes); to_card.resize(n*o.planes);
+        for (auto& l : loss) l.set(o.loss);
+        duplicate.set(o.duplicate); corrupt.set(o.corrupt);
+        records.reserve(1 << 16);
+    }
+    static uint32_t mix(uint32_t port) { return (port*0x9e3779b1u) >> 16; }
+    uint32_t path_of(uint32_t port) const { return (mix(port)*options.paths) >> 16; }
+
+    // A cycle --------------------------------------------------------------------------------------
+
+    void word_out(uint32_t node, uint32_t plane, uint64_t data, uint8_t control, uint64_t now) {
+        Receiver& r = from_card[node*options.planes + plane];
+        if (r.idle_word(data, control)) return;
+        if (r.word(data, control, now, pool, *complaints, node, plane)) {
+            Frame* f = r.done; r.done = nullptr;
+            receive(f, node, plane, now);
+        }
+    }
+    void word_in(uint32_t node, uint32_t plane, uint64_t& data, uint8_t& control, uint64_t now) {
+        Sender& s = to_card[node*options.planes + plane];
+        if (Frame* f = s.word(data, control, now)) {
+            if (f->record != Frame::NONE) {
+                Record& r = records[f->record];
+                (f->copy ? r.delivered_copy : r.delivered) = now;
+                delivered++;
+            }
+            if (capturing) capture(*f, node, plane, 1, now);
+            in_flight--;
+            pool.give(f);
+        }
+    }
+
+    // A frame --------------------------------------------------------------------------------------
+
+    void receive(Frame* f, uint32_t node, uint32_t plane, uint64_t now) {
+        if (f->length < 64) complaints->add("card %u: a frame of %u bytes on plane %u is shorter than 64.", node, f->length, plane);
+        else if (!f->fcs_right()) complaints->add("card %u: a frame of %u bytes on plane %u has a wrong FCS.", node, f->length, plane);
+        if (f->length < 18) { pool.give(f); return; }
+        if (capturing) capture(*f, node, plane, 0, now);
+        f->record = records.size();
+        records.emplace_back();
+        Record& r = records.back();
+        r = Record{};
+        classify(r, *f);
+        r.cycle = now; r.node = node; r.plane = plane; r.path = path_of(r.entropy); r.length = f->length - 4;
+        auto found = macs[plane].find(f->mac());
+        r.destination = found == macs[plane].end() ? 255 : found->second;
+        // The same draws for every frame, whatever happens to it.
+        uint64_t lose = random.next(), damage = random.next(), twice = random.next(), late = random.next(), later = random.next();
+        if (found == macs[plane].end()) { r.fate |= FATE_UNKNOWN; unknown++; pool.give(f); return; }
+        uint32_t to = found->second;
+        if (down[node*options.planes + plane] || down[to*options.planes + plane]) r.fate |= FATE_DOWN | FATE_LOST;
+        if (loss[plane*options.paths + r.path].draw(lose) || dropped(r)) r.fate |= FATE_LOST;
+        if (r.fate & FATE_LOST) { pool.give(f); return; }
+        uint64_t& free = path_free[(to*options.planes + plane)*options.paths + r.path];
+        if (corrupt.draw(damage)) { r.fate |= FATE_CORRUPTED | (spoil(*f, r) ? FATE_FCS_REPAIRED : 0); }
+        else if (duplicate.draw(twice)) {
+            r.fate |= FATE_DUPLICATED;
+            Frame* g = pool.take();
+            f->copy_to(*g);
+            g->copy = true;
+            send(g, to, plane, free, now, later);
+        }
+        send(f, to, plane, free, now, late);
+    }
+    void send(Frame* f, uint32_t to, uint32_t plane, uint64_t& free, uint64_t now, uint64_t draw) {
+        uint64_t start = std::max(8*now, free);
+        free = start + f->length + 20;
+        uint64_t jitter = (uint64_t)(((unsigned __int128)draw*(options.jitter + 1)) >> 64);
+        arrive(f, to, plane, start/8 + options.delay + jitter);
+    }
+    void arrive(Frame* f, uint32_t to, uint32_t plane, uint64_t cycle) {
+        in_flight++;
+        to_card[to*options.planes + plane].arrive(f, cycle, sequence++);
+    }
+    void classify(Record& r, const Frame& f) {
+        const uint8_t* p = f.data();
+        r.kind = KIND_OTHER;
+        if (f.length < 14 + 20 + 8 + 12 + 8 || p[12] != 8 || p[13] != 0 || p[14] != 0x45 || p[23] != 17) return;
+        r.entropy = p[34] << 8 | p[35];
+        const uint8_t* bth = p + 42;
+        r.opcode = bth[0];
+        r.qpn = bth[5] << 16 | bth[6] << 8 | bth[7];
+        r.psn = bth[9] << 16 | bth[10] << 8 | bth[11];
+        r.flags = (bth[8] >> 5 & 1) | (bth[8] >> 4 & 1) << 1;
+        r.payload = (p[38] << 8 | p[39]) - 8 - 12 - 4;
+        r.kind = r.opcode >= 0xc6 && r.opcode <= 0xcb ? KIND_DATA : KIND_CONTROL;
+    }
+    bool dropped(const Record& r) {
+        for (auto& d : drops) {
+            if ((d.node != 255 && d.node != r.node) || (d.opcode != 255 && d.opcode != r.opcode) || d.count == 0) continue;
+            if (d.skip) { d.skip--; continue; }
+            d.count--;
+            return true;
+        }
+        return false;
+    }
+    // Flip 1 to 3 bits after the MAC header; in half of the cases repair the FCS, so that the ICRC has to
+    // find it (then not in a byte that the ICRC leaves out). True if repaired.
+    bool spoil(Frame& f, const Record& r) {
+        bool repair = (random.next() >> 63) && r.kind != KIND_OTHER;
+        uint32_t end = repair ? 14 + (f.data()[16] << 8 | f.data()[17]) : f.length;
+        if (end > f.length) end = f.length;
+        uint32_t count = 1 + random.below(3), bits[3];
+        for (uint32_t i = 0; i < count; ) {
+            uint32_t bit = 8*14 + random.below(8*(end - 14)), byte = bit/8;
+            bool masked = repair && (byte == 15 || byte == 22 || byte == 24 || byte == 25 || byte == 40 || byte == 41 || byte == 46);
+            bool again = masked;
+            for (uint32_t k = 0; k < i; k++) again |= bits[k] == bit;
+            if (again) continue;
+            bits[i++] = bit;
+            f.data()[byte] ^= 1 << (bit & 7);
+        }
+        if (repair) f.repair_fcs();
+        return repair;
+    }
+    void capture(const Frame& f, uint32_t node, uint32_t plane, uint32_t direction, uint64_t now) {
+        captures.push_back({now, (node*options.planes + plane)*2 + direction, f.length - 4, captured.size()});
+        captured.insert(captured.end(), f.data(), f.data() + f.length - 4);
+    }
+};
