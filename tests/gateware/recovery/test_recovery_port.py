@@ -8,7 +8,14 @@ from migen import *
 from migen.sim import passive
 
 from firmware.contract import (
-    COMMAND, COMMAND_WORDS, EVENT, EVENT_WORDS, VERSION, CommandKind, Window, WindowStatus, event_words,
+    COMMAND,
+    COMMAND_WORDS,
+    EVENT,
+    EVENT_WORDS,
+    VERSION,
+    CommandKind,
+    Window,
+    WindowStatus,
 )
 from gateware.config import preset
 from gateware.recovery.recovery_port import RecoveryPort
