@@ -13,16 +13,15 @@ IPv4 without options, UDP checksum 0, data path of 64 to 512 bits.
 Sources: RFC 791, RFC 768, IBTA volume 1 (BTH, ICRC), MRC 1.0 (METH, TSETH).
 """
 
-from migen import *
-
+from liteeth.common import eth_phy_description
 from litex.gen import LiteXModule
 from litex.soc.interconnect import stream
-
-from liteeth.common import eth_phy_description
+from migen import *
 
 from gateware.common.headers import *
 from gateware.common.layouts import payload_layout, send_layout
-from gateware.network.icrc import CrcStep, CrcUndo, IcrcMask
+from gateware.network.crc import CrcAppender
+from gateware.network.icrc import IcrcMask
 
 ECT0 = 2 # ECN codepoint of data packets: the network may mark them.
 
@@ -122,88 +121,6 @@ class HeaderBuilder(LiteXModule):
             sink.ready.eq(self.taken),
         ]
 
-# ICRC appender ------------------------------------------------------------------------------------
-
-class IcrcAppender(LiteXModule):
-    """Appends the ICRC to an IPv4 frame; 2 cycles of latency.
-
-    sink:   frame without ICRC; `last_be` one-hot with `last`, bytes behind it are 0; frames end 2
-            bytes behind a multiple of 4. `error` spoils the ICRC, so that no receiver takes the packet.
-    source: frame with ICRC. Takes no word for one cycle after a frame whose ICRC needs a word more.
-    """
-    def __init__(self, data_width):
-        self.sink   = sink   = stream.Endpoint(eth_phy_description(data_width))
-        self.source = source = stream.Endpoint(eth_phy_description(data_width))
-
-        # # #
-
-        lanes    = data_width//8
-        mask_top = PREFIX_BYTES//lanes + 1
-        index    = Signal(max=mask_top + 1)
-        spoilt   = Signal()
-
-        # CRC over the word that enters stage B.
-        state = Signal(32)
-        self.mask = mask = IcrcMask(data_width, index)
-        self.crc  = crc  = CrcStep(data_width)
-        self.comb += [
-            mask.data.eq(sink.data),
-            crc.data.eq(mask.result),
-            crc.state.eq(Mux(index == 0, IcrcMask.start, state)),
-        ]
-        b_valid, b_last, b_data, b_last_be = Signal(), Signal(), Signal(data_width), Signal(lanes)
-        move, more = Signal(), Signal()
-        self.comb += sink.ready.eq(move)
-        self.sync += [
-            If(move,
-                b_valid.eq(sink.valid),
-                b_data.eq(sink.data),
-                b_last.eq(sink.last),
-                b_last_be.eq(sink.last_be),
-                If(sink.valid,
-                    state.eq(crc.next),
-                    spoilt.eq(sink.error[0] | (spoilt & (index != 0))),
-                    If(sink.last,
-                        index.eq(0)
-                    ).Elif(index != mask_top,
-                        index.eq(index + 1)
-                    )
-                )
-            )
-        ]
-
-        # ICRC behind the last byte. The zeros behind it are undone in the state.
-        self.undo = undo = CrcUndo(lanes)
-        value, wide = Signal(32), Signal(data_width + 32)
-        ends   = [end for end in range(1, lanes + 1) if end % 4 == 2]
-        beyond = Signal() # The ICRC needs a word more.
-        self.comb += [
-            undo.state.eq(state),
-            value.eq(undo.result ^ Mux(spoilt, 0, 0xffffffff)),
-            Case(b_last_be, {
-                **{1 << (end - 1): [undo.count.eq(lanes - end), wide.eq(b_data | (value << 8*end))] for end in ends},
-                "default": [undo.count.eq(2), wide.eq(0)]}),
-            beyond.eq(b_last_be[lanes - 3]),
-        ]
-
-        # Output.
-        self.comb += [
-            source.valid.eq(b_valid),
-            If(~b_last,
-                source.data.eq(b_data)
-            ).Elif(more,
-                source.data.eq(wide[data_width:]),
-                source.last.eq(1),
-                source.last_be.eq(0b10)
-            ).Else(
-                source.data.eq(wide[:data_width]),
-                source.last.eq(~beyond),
-                source.last_be.eq(Mux(beyond, 0, b_last_be << 4))
-            ),
-            move.eq(~b_valid | (source.ready & (~b_last | ~beyond | more))),
-        ]
-        self.sync += If(b_valid & source.ready, more.eq(b_last & beyond & ~more))
-
 # Packet builder -----------------------------------------------------------------------------------
 
 class PacketBuilder(LiteXModule):
@@ -267,7 +184,8 @@ class PacketBuilder(LiteXModule):
             "default": wide.eq(trimmed << 8*offsets[0])})
 
         # Word out.
-        self.icrc = icrc = IcrcAppender(data_width)
+        self.icrc = icrc = CrcAppender(data_width, start=IcrcMask.start, mask=IcrcMask, most=PREFIX_BYTES//lanes + 1,
+            ends=range(2, lanes, 4))
         step, load, ready = Signal(), Signal(), Signal()
         self.comb += [
             last.eq(left == 0),
@@ -310,7 +228,7 @@ class PacketBuilder(LiteXModule):
             )
         ]
 
-        # Output register. Stage B of the ICRC holds one packet only, the register may hold another.
+        # Output register.
         out_plane = Signal(2)
         self.buffer = buffer = stream.Buffer([("data", data_width), ("last_be", lanes), ("plane", 2)])
         self.sync += If(icrc.sink.valid & icrc.sink.ready, out_plane.eq(plane))

@@ -16,16 +16,15 @@ Sources: RFC 791, RFC 768, IBTA volume 1 (BTH, ICRC), MRC 1.0 (METH, TSETH).
 from functools import reduce
 from operator import add, or_
 
-from migen import *
-
+from liteeth.common import eth_phy_description
 from litex.gen import LiteXModule
 from litex.soc.interconnect import stream
-
-from liteeth.common import eth_phy_description
+from migen import *
 
 from gateware.common.headers import *
 from gateware.common.layouts import received_layout
-from gateware.network.icrc import CrcStep, IcrcMask, residue
+from gateware.network.crc import CrcStep, residue
+from gateware.network.icrc import IcrcMask
 from gateware.network.receive_store import ReceiveStore
 
 # Header capture -----------------------------------------------------------------------------------
@@ -194,11 +193,11 @@ class ReceivePath(LiteXModule):
         # ICRC over the words up to the one with its last byte. Before the total length is known (the first
         # words) there is no end.
         at_end, before_end, reached = Signal(), Signal(), Signal()
-        state, following = Signal(32), Signal(32)
+        state     = Signal(32)
         end_word  = Signal(17 - lane_bits)
         end_lane  = Signal(lane_bits)
         early     = Signal()
-        total_word = (ETH.length + 3)//lanes    # The word with the last byte of the total length.
+        total_word = (ETH.length + 3)//lanes # The word with the last byte of the total length.
         self.crc = crc = CrcStep(data_width)
         self.comb += [
             end_word.eq(b_end[lane_bits:]),

@@ -10,13 +10,15 @@ any number of planes. Data path of 64 bits, sys at 156.25 MHz or slower than the
 Source: IEEE 802.3, clauses 3, 4 and 46.
 """
 
+from liteeth.common import eth_phy_description
+from liteeth.mac.preamble import LiteEthMACPreambleChecker, LiteEthMACPreambleInserter
+from liteeth.phy.xgmii import LiteEthPHYXGMII
+from litex.gen import LiteXModule
+from litex.soc.interconnect import stream
 from migen import *
 from migen.genlib.resetsync import AsyncResetSynchronizer
 
-from litex.gen import LiteXModule
-
-from liteeth.mac.core import LiteEthMACCore
-from liteeth.phy.xgmii import LiteEthPHYXGMII
+from gateware.network.fcs import FcsChecker, FcsInserter, PaddingInserter
 
 class PlanePort(LiteXModule):
     """XGMII port of one plane.
@@ -29,9 +31,11 @@ class PlanePort(LiteXModule):
     def __init__(self, pads, clock_pads, config, model=True):
         if config.network_width != 64:
             raise ValueError(f"network_width is {config.network_width}, but the Ethernet port of a plane has 64 bits.")
-        self.phy = phy = LiteEthPHYXGMII(clock_pads, pads, model=model, dw=64)
-        self.mac = mac = LiteEthMACCore(phy=phy, dw=64, with_sys_datapath=False)
-        self.sink, self.source = mac.sink, mac.source
+        # Deficit idle count is off: its 2-bit sum wraps in Verilog, and gaps of 8 bytes came out.
+        self.phy = phy = LiteEthPHYXGMII(clock_pads, pads, model=model, dw=64, dic=False)
+        description = eth_phy_description(64)
+        self.sink   = stream.Endpoint(description)
+        self.source = stream.Endpoint(description)
 
         # # #
 
@@ -43,3 +47,16 @@ class PlanePort(LiteXModule):
                 self.comb += domain.rst.eq(reset)
             else:
                 self.specials += AsyncResetSynchronizer(domain, reset)
+
+        # Transmit.
+        self.tx_cdc      = stream.ClockDomainCrossing(description, cd_from="sys", cd_to="eth_tx", depth=32)
+        self.tx_padding  = ClockDomainsRenamer("eth_tx")(PaddingInserter(64))
+        self.tx_fcs      = ClockDomainsRenamer("eth_tx")(FcsInserter(64))
+        self.tx_preamble = ClockDomainsRenamer("eth_tx")(LiteEthMACPreambleInserter(64))
+        self.tx_pipeline = stream.Pipeline(self.sink, self.tx_cdc, self.tx_padding, self.tx_fcs, self.tx_preamble, phy)
+
+        # Receive.
+        self.rx_preamble = ClockDomainsRenamer("eth_rx")(LiteEthMACPreambleChecker(64))
+        self.rx_fcs      = ClockDomainsRenamer("eth_rx")(FcsChecker(64))
+        self.rx_cdc      = stream.ClockDomainCrossing(description, cd_from="eth_rx", cd_to="sys", depth=32)
+        self.rx_pipeline = stream.Pipeline(phy, self.rx_preamble, self.rx_fcs, self.rx_cdc, self.source)

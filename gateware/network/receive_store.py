@@ -5,10 +5,9 @@ Words are written while the packet comes in; the packet's verdict then commits o
 them. Nothing that is not committed can be read.
 """
 
-from migen import *
-
 from litex.gen import LiteXModule
 from litex.soc.interconnect import stream
+from migen import *
 
 from gateware.common.layouts import stored_layout
 

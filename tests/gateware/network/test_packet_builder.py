@@ -4,7 +4,7 @@
 import random
 
 import pytest
-from scapy.all import Ether, IP, raw
+from scapy.all import IP, Ether, raw
 from scapy.contrib.roce import BTH as ScapyBTH
 
 from gateware.common.headers import *
@@ -63,8 +63,8 @@ def test_every_packet_type(width):
                     inside = not (yield dut.source.last)
                     if not inside:
                         ends.append(cycle)
-        def drain(count=len(work), ends=ends):
-            while len(ends) < count:
+        def drain(work=work, ends=ends):
+            while len(ends) < len(work):
                 yield
             for _ in range(10):
                 yield

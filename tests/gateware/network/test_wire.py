@@ -4,7 +4,8 @@
 from pathlib import Path
 
 import pytest
-from scapy.all import Ether, IP, UDP as ScapyUDP, raw, rdpcap
+from scapy.all import IP, Ether, raw, rdpcap
+from scapy.all import UDP as ScapyUDP
 from scapy.contrib.roce import BTH as ScapyBTH
 
 from gateware.common.headers import *
