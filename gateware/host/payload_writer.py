@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Payload writer: the words of a stored packet, realigned and split into write TLPs.
+
+`PayloadGatherer` takes a packet's network words and packs them into host words, while
+`PayloadSplitter` still sends the packet before. Two lanes matter: the one in which the first payload
+byte lies (after the headers), and the one in which it belongs (any address). Since each TLP starts
+with its first dword in lane 0, the splitter shifts anew for every TLP:
+
+    window  = {next word, previous word} of host words
+    TLP word = window >> (lane of the TLP's first byte in the stream - its address modulo 4)
+
+Source of the byte enable rules: PCI Express Base, chapter 2.2.5.
+"""
+
+from migen import *
+
+from litex.gen import LiteXModule
+from litex.soc.interconnect import stream
+
+from gateware.common.layouts import WriteKind, write_job_layout
+from gateware.host.tlp_layouts import write_tlp_layout
+
+# Payload gatherer ---------------------------------------------------------------------------------
+
+class PayloadGatherer(LiteXModule):
+    """Fetches the packets that jobs speak of, in the order of the jobs.
+
+    `jobs`, `source`: `write_job_layout`, without DISCARD jobs and those of length 0 behind it;
+    `words`: host words, the packet's first network word in lane 0, `last` ends the packet. One
+    network word per cycle, one cycle between packets.
+    """
+    def __init__(self, config, stored, jobs=4, words=16):
+        self.jobs   = sink  = stream.Endpoint(write_job_layout(config))
+        self.source = stream.Endpoint(write_job_layout(config))
+        self.words  = stream.Endpoint([("data", config.host_width)])
+        self.idle   = Signal()
+
+        # # #
+
+        ratio = config.host_width//config.network_width
+        self.job_fifo  = job_fifo  = stream.SyncFIFO(write_job_layout(config), jobs)
+        self.word_fifo = word_fifo = stream.SyncFIFO([("data", config.host_width)], words)
+        plane    = Signal(config.plane_bits)
+        valid    = Signal()
+        last     = Signal()
+        data     = Signal(config.network_width)
+        ready    = Signal()
+        lane     = Signal(max=max(2, ratio))
+        full     = Signal()
+        gathered = Signal(config.host_width)
+        to_write = Signal()          # The job has words that are written.
+        to_drop  = Signal()
+        self.comb += [
+            # The plane's words.
+            Case(plane, {**{i: [valid.eq(s.valid), last.eq(s.last), data.eq(s.data), s.ready.eq(ready)]
+                for i, s in enumerate(stored)}, "default": [valid.eq(1), last.eq(1)]}),
+            full.eq((lane == ratio - 1) | last),
+            # Jobs.
+            to_write.eq((sink.kind == WriteKind.PAYLOAD) & (sink.length != 0)),
+            to_drop.eq((sink.kind == WriteKind.DISCARD) | ((sink.kind == WriteKind.PAYLOAD) & (sink.length == 0))),
+            sink.connect(job_fifo.sink, omit={"valid", "ready"}),
+            job_fifo.source.connect(self.source),
+            word_fifo.source.connect(self.words),
+        ]
+        # Lanes above the current one are void.
+        held  = Signal(config.host_width)
+        lanes = [slice(i*config.network_width, (i + 1)*config.network_width) for i in range(ratio)]
+        self.comb += [
+            gathered.eq(held),
+            Case(lane, {i: gathered[lanes[i]].eq(data) for i in range(ratio)}),
+            word_fifo.sink.data.eq(gathered),
+            word_fifo.sink.last.eq(last),
+        ]
+        step = Signal()
+        self.sync += If(step,
+            held.eq(gathered),
+            If(full, lane.eq(0)).Else(lane.eq(lane + 1))
+        )
+        self.fsm = fsm = FSM(reset_state="IDLE")
+        fsm.act("IDLE",
+            NextValue(plane, sink.plane),
+            If(sink.valid & sink.ready,
+                If(to_drop, NextState("DROP")),
+                If(to_write, NextState("COPY"))
+            )
+        )
+        fsm.act("COPY",
+            If(step & last, NextState("IDLE"))
+        )
+        fsm.act("DROP",
+            If(valid & last, NextState("IDLE"))
+        )
+        # Handshakes stand apart from the states: Verilator sees a block as a whole.
+        waiting, copying, dropping = fsm.ongoing("IDLE"), fsm.ongoing("COPY"), fsm.ongoing("DROP")
+        self.comb += [
+            sink.ready.eq(waiting & (to_drop | job_fifo.sink.ready)),
+            job_fifo.sink.valid.eq(waiting & sink.valid & ~to_drop),
+            word_fifo.sink.valid.eq(copying & valid & full),
+            ready.eq(dropping | (copying & (~full | word_fifo.sink.ready))),
+            step.eq(copying & valid & ready),
+            self.idle.eq(waiting & ~job_fifo.source.valid),
+        ]
+
+# Payload splitter ---------------------------------------------------------------------------------
+
+class PayloadSplitter(LiteXModule):
+    """One payload job to write TLPs that do not cross a boundary of the payload size.
+
+    `sink`: `offset` (lane of the first byte in the first word), `address`, `length` (from 1), taken
+    when idle; `words`: host words up to `last`; `tlp`: `write_tlp_layout`. `busy` from the cycle
+    after the job until `done`, one cycle, when everything has been handed on and the packet's last
+    word has been taken.
+    """
+    def __init__(self, config):
+        host_bytes = config.host_width//8
+        shift_bits = log2_int(host_bytes)
+        self.sink  = sink  = stream.Endpoint([("offset", 6), ("address", 64), ("length", config.length_bits)])
+        self.words = words = stream.Endpoint([("data", config.host_width)])
+        self.tlp   = tlp   = stream.Endpoint(write_tlp_layout(config.host_width))
+        self.max_payload_size = Signal(16, reset=config.max_payload)
+        self.busy  = Signal()
+        self.done  = Signal()
+
+        # # #
+
+        size_bits = 11                              # Bytes of a TLP, up to 512, and a word more.
+        address   = Signal(64)                      # First byte of the TLP.
+        left      = Signal(config.length_bits)      # Bytes from it on.
+        lane      = Signal(shift_bits)              # Where it lies in the stream.
+        primed    = Signal()                        # `previous` holds the word with it.
+        ended     = Signal()                        # The packet's last word was taken.
+
+        # Size of the TLP (first step) -------------------------------------------------------------
+        limit   = Signal(size_bits)
+        into    = Signal(size_bits)                 # Bytes from the boundary before to the TLP's first byte.
+        to_edge = Signal(size_bits)
+        bytes_  = Signal(size_bits)
+        size    = Signal(size_bits)                 # Bytes.
+        span    = Signal(size_bits)                 # Bytes from the first dword's first byte.
+        self.comb += [
+            limit.eq(128),
+            into.eq(address[:7]),
+            *[If(self.max_payload_size >= n, limit.eq(n), into.eq(address[:log2_int(n)]))
+                for n in (256, 512) if n <= config.max_payload],
+            to_edge.eq(limit - into),
+            bytes_.eq(to_edge),
+            If(left < to_edge, bytes_.eq(left)),
+        ]
+
+        # Words of the TLP (second step) -----------------------------------------------------------
+        before    = Signal()                        # The first byte moves up: the word before is void.
+        dwords    = Signal(size_bits)
+        span_up   = Signal(size_bits)
+        out_words = Signal(size_bits)
+        position  = Signal(size_bits)               # Byte after the TLP, from the previous word's start.
+        reach     = Signal(size_bits)               # Byte that has to be at hand after the TLP's last word.
+        tail_be   = Signal(4)
+        final     = Signal()
+        self.comb += [
+            before.eq(lane < address[:2]),
+            dwords.eq(span + 3),
+            span_up.eq(span + host_bytes - 1),
+            out_words.eq(span_up >> shift_bits),
+            final.eq(left == size),
+            Case(span[:2], {0: tail_be.eq(0b1111), 1: tail_be.eq(0b0001), 2: tail_be.eq(0b0011), 3: tail_be.eq(0b0111)}),
+        ]
+        shift   = Signal(shift_bits)
+        shift_  = Signal(shift_bits)
+        reach_words = Signal(size_bits)
+        self.comb += [
+            shift_.eq(lane - address[:2]),
+            position.eq(shift_ + span),
+            reach.eq(position - final),
+            reach_words.eq(reach >> shift_bits),
+        ]
+
+        # Words ------------------------------------------------------------------------------------
+        previous  = Signal(config.host_width)
+        window    = Signal(2*config.host_width)
+        head_be   = Signal(4)
+        count     = Signal(size_bits)               # Words of the TLP still to send.
+        more      = Signal()                        # The last word uses, or moves to, a further stream word.
+        first     = Signal()
+        take      = Signal()
+        self.comb += [
+            head_be.eq(0b1111 << address[:2]),
+            take.eq((count != 1) | more),
+            window.eq(Cat(previous, Mux(take & ~ended, words.data, 0))),
+            Case(shift, {i: tlp.dat.eq(window[8*i:8*i + config.host_width]) for i in range(host_bytes)}),
+            tlp.address.eq(Cat(C(0, 2), address[2:])),
+            tlp.first.eq(first),
+            tlp.last.eq(count == 1),
+        ]
+        self.fsm = fsm = FSM(reset_state="IDLE")
+        fsm.act("IDLE",
+            sink.ready.eq(1),
+            NextValue(address, sink.address),
+            NextValue(left,    sink.length),
+            NextValue(lane,    sink.offset[:shift_bits]),
+            NextValue(primed,  0),
+            NextValue(ended,   0),
+            If(sink.valid, NextState("SIZE"))
+        )
+        fsm.act("SIZE",
+            NextValue(size, bytes_),
+            NextValue(span, bytes_ + address[:2]),
+            NextState("PLAN")
+        )
+        fsm.act("PLAN",
+            words.ready.eq(~primed & ~before),
+            If(primed | before | words.valid,
+                NextValue(tlp.length,   dwords[2:]),
+                NextValue(tlp.first_be, Mux(dwords[2:] == 1, head_be & tail_be, head_be)),
+                NextValue(tlp.last_be,  Mux(dwords[2:] == 1, 0, tail_be)),
+                NextValue(shift,        shift_),
+                NextValue(count,        out_words),
+                NextValue(more,         reach_words == out_words),
+                NextValue(lane,         position[:shift_bits]),
+                NextValue(first,        1),
+                NextValue(primed,       1),
+                NextState("SEND")
+            ),
+            If(words.ready,
+                NextValue(previous, words.data),
+                NextValue(ended,    words.valid & words.last)
+            )
+        )
+        fsm.act("SEND",
+            If(tlp.valid & tlp.ready,
+                NextValue(first, 0),
+                NextValue(count, count - 1),
+                If(take,
+                    words.ready.eq(~ended),
+                    NextValue(previous, Mux(ended, 0, words.data)),
+                    If(words.last & ~ended, NextValue(ended, 1))
+                ),
+                If(tlp.last,
+                    NextValue(address, address + size),
+                    NextValue(left,    left - size),
+                    If(final, NextState("DRAIN")).Else(NextState("SIZE"))
+                )
+            )
+        )
+        fsm.act("DRAIN",
+            words.ready.eq(~ended),
+            If(self.done, NextState("IDLE"))
+        )
+        self.comb += [
+            tlp.valid.eq(fsm.ongoing("SEND") & (~take | ended | words.valid)),
+            self.busy.eq(~fsm.ongoing("IDLE")),
+            self.done.eq(fsm.ongoing("DRAIN") & (ended | (words.valid & words.last))),
+        ]
