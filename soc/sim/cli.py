@@ -117,9 +117,14 @@ def progress(total):
 def say(line):
     print(line, file=sys.stderr, flush=True)
 
-def show_console(node, part):
-    for line in part.splitlines():
-        if line:
+class Printer:
+    """Prints what the firmware of each card says, whole lines."""
+    def __init__(self):
+        self.open = {}
+
+    def __call__(self, node, part):
+        *lines, self.open[node] = (self.open.get(node, "") + part.replace("\r", "")).split("\n")
+        for line in lines:
             print(f"[card {node}] {line}", flush=True)
 
 def payloads(o):
@@ -138,7 +143,7 @@ def run(o):
     from soc.sim.transfer import Transfer
     payload = payloads(o)
     capture = Capture(o.pcap) if o.pcap else None
-    printer = show_console if o.console else None
+    printer = Printer() if o.console else None
     begin   = time.monotonic()
     cluster = Cluster(nodes=o.nodes, config=preset("sim", planes=o.planes), paths=o.paths, loss=o.loss, duplicate=o.duplicate,
         corrupt=o.corrupt, delay=o.delay, jitter=o.jitter, seed=o.seed, policy=o.policy, memory=MEMORY, capture=capture, trace=o.trace,

@@ -102,9 +102,9 @@ class Cluster:
     def cycles(self, ns):   return round(ns*self.config.clk_freq*1e-9)
     def seconds(self, cycles): return cycles/self.config.clk_freq
 
-    def step(self, cycles, until_done=False):
-        """Runs `cycles`, or less if everything posted has arrived (`until_done`)."""
-        self.sim.step(cycles, int(until_done))
+    def step(self, cycles, stop=0):
+        """Runs `cycles`; less if a card breaks a rule (`stop` 1) or if everything posted has arrived (2)."""
+        self.sim.step(cycles, stop)
         for n in self.nodes:
             text = self.sim.console_text(n.index)
             if text:
@@ -120,14 +120,19 @@ class Cluster:
 
         `limit`: cycles in all; `stall`: cycles without any new flag or frame; `wall`: seconds.
         """
-        return self.run_until(lambda: not (self.sim.count(2) or self.sim.count(3)), limit, wall, stall, quantum, each)
+        return self.run_until(lambda: not (self.sim.count(2) or self.sim.count(3)), limit, wall, stall, quantum, each, stop=2)
 
-    def run_until(self, condition, limit=20_000_000, wall=900.0, stall=1_000_000, quantum=5000, each=None):
-        """Runs until `condition()`, looked at every `quantum` cycles at least."""
+    def poll(self, signal, value, **limits):
+        """Runs until the signal's flag has reached `value`."""
+        signal.target(value)
+        return self.run(**limits)
+
+    def run_until(self, condition, limit=20_000_000, wall=900.0, stall=1_000_000, quantum=1000, each=None, stop=1):
+        """Runs until `condition()`, looked at every `quantum` cycles."""
         start, begin = self.cycle, time.monotonic()
         progress, moved = None, start
         while not condition():
-            self.step(quantum, until_done=True)
+            self.step(quantum, stop)
             if self.sim.count(0):
                 raise SimulationError("A card broke a rule: " + self.sim.sentences(0)[0])
             if each is not None and each():
@@ -176,8 +181,9 @@ class Cluster:
         qp, psn, writers = QueuePair(mtu=mtu), {}, {}
         for n in (a, b):
             generation = n.random.randrange(256)
-            qp.index[n.index], writers[n.index] = n.queue_pair(state=T.QpState.RTS, generation=generation, mtu=sizes.index(mtu), p_key=p_key,
-                sack_trigger=sack_trigger or max(4*mtu, 4096), timeout=timeout, guard_time=guard_time, guard_packets=guard_packets)
+            qp.index[n.index], writers[n.index] = n.queue_pair(state=T.QpState.RTS, generation=generation, mtu=sizes.index(mtu),
+                p_key=p_key, sack_trigger=sack_trigger or max(4*mtu, 4096), timeout=timeout, guard_time=guard_time,
+                guard_packets=guard_packets)
             qp.qpn[n.index] = generation << 16 | qp.index[n.index]
             psn[n.index]    = n.random.randrange(1 << 24)
         for n, far in ((a, b), (b, a)):

@@ -102,6 +102,7 @@ class Transfer:
         limit = limit or 3_000_000 + 20*total
         try:
             self.cluster.run(limit=limit, wall=wall, each=lambda: self._look(each))
+            self.cluster.run_until(self._completed, limit=1_000_000, wall=wall)
         finally:
             self.end = self.cluster.cycle
 
@@ -116,6 +117,12 @@ class Transfer:
         if each is not None:
             each(self)
         return False
+
+    def _completed(self):
+        """Have all senders seen their credit line count every token as completed?"""
+        self._look(None)
+        return all(lane.failed or flow.sender.credit(lane.page)["completed"] == len(lane.messages)
+            for flow in self.flows for lane in flow.lanes)
 
     @property
     def bytes_signalled(self):

@@ -76,12 +76,13 @@ int sim_trace(Sim* s, int n, const char* path) {
 
 // Time ---------------------------------------------------------------------------------------------
 
-// Runs up to `cycles`; `until_done` stops when every token is posted and every flag has its target, and at
-// the first complaint. Returns the cycle count.
-uint64_t sim_step(Sim* s, uint64_t cycles, int until_done) {
+// Runs up to `cycles`. `stop` 1: less, if a card broke a rule; 2: also if every token is posted and every
+// flag has its target. Returns the cycle count.
+uint64_t sim_step(Sim* s, uint64_t cycles, int stop) {
     for (uint64_t end = s->now + cycles; s->now < end; ) {
         s->cycle();
-        if (until_done && (s->complaints.count || (s->flags.pending == 0 && s->unposted() == 0))) break;
+        if (stop && s->complaints.count) break;
+        if (stop == 2 && s->flags.pending == 0 && s->unposted() == 0) break;
     }
     return s->now;
 }
