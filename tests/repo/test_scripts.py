@@ -2,7 +2,9 @@
 """Every script answers --help quickly, and refuses what it does not know with a sentence."""
 
 import os
+import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -34,3 +36,18 @@ def test_setup_names_a_python_that_is_too_old(tmp_path):
     done = call("scripts/setup", "--force", PYTHON=str(old))
     assert done.returncode == 2
     assert "Python 3.10 or newer is needed" in done.stderr and "Python 3.8.1" in done.stderr
+
+@pytest.mark.parametrize("user", [1000, 0])
+def test_setup_without_tools_names_the_apt_line(tmp_path, user):
+    """No compiler for the soft core, and no way to install it: the line to type, status 2, nothing half done."""
+    for name in ("bash", "cat", "dirname", "env", "flock", "mkdir", "perl", "sha256sum"):
+        (tmp_path/name).symlink_to(shutil.which(name))
+    for name in ("g++", "make", "python3"):
+        (tmp_path/name).symlink_to(sys.executable)
+    (tmp_path/"id").write_text(f"#!/bin/sh\necho {user}\n")
+    (tmp_path/"id").chmod(0o755)
+    done = call("scripts/setup", PATH=str(tmp_path), PYTHON=sys.executable)
+    assert done.returncode == 2
+    assert "gcc-riscv64-unknown-elf" in done.stderr and "apt-get" in done.stderr
+    assert user == 0 or "apt-get install -y --no-install-recommends gcc-riscv64-unknown-elf" in done.stderr
+    assert os.path.exists(os.path.join(style.ROOT, ".venv", "openrdma.stamp"))
