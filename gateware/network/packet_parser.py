@@ -24,34 +24,9 @@ from migen import *
 from gateware.common.headers import *
 from gateware.common.layouts import received_layout
 from gateware.network.crc import CrcStep, residue
+from gateware.network.header_capture import HeaderCapture
 from gateware.network.icrc import IcrcMask
 from gateware.network.receive_store import ReceiveStore
-
-# Header capture -----------------------------------------------------------------------------------
-
-class HeaderCapture(LiteXModule):
-    """Keeps the first 54 + 36 bytes of a frame: `eth`, `ip`, `udp`, `bth`, `body`, one cycle late.
-
-    `index` is the number of the word `data` in the frame.
-    """
-    def __init__(self, data_width, write, index, data):
-        self.eth  = Signal(8*ETH.length)
-        self.ip   = Signal(8*IPV4.length)
-        self.udp  = Signal(8*UDP.length)
-        self.bth  = Signal(8*BTH.length)
-        self.body = Signal(8*BODY_BYTES)
-
-        # # #
-
-        lanes, base, cases = data_width//8, 0, {}
-        for vector in (self.eth, self.ip, self.udp, self.bth, self.body):
-            length = len(vector)//8
-            for word in range(base//lanes, (base + length - 1)//lanes + 1):
-                first, end = max(base, word*lanes), min(base + length, (word + 1)*lanes)
-                cases.setdefault(word, []).append(
-                    vector[8*(first - base):8*(end - base)].eq(data[8*(first - word*lanes):8*(end - word*lanes)]))
-            base += length
-        self.sync += If(write, Case(index, cases))
 
 # Receive path -------------------------------------------------------------------------------------
 

@@ -5,7 +5,8 @@
     sink   -> CDC -> padding -> FCS -> preamble ------> XGMII transmitter (inter-frame gap)
 
 PHY and MAC of a plane live in one module, so that the clock domain names eth_tx and eth_rx resolve for
-any number of planes. Data path of 64 bits, sys at 156.25 MHz or slower than the XGMII clocks allow.
+any number of planes. Data path of 64 bits; sys must not be slower than the XGMII clocks (156.25 MHz),
+or the line's rate does not fit.
 
 Source: IEEE 802.3, clauses 3, 4 and 46.
 """
