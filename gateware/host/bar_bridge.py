@@ -20,10 +20,9 @@ Limits: one access at a time; a load does not combine with later requests, in or
 Express Base, chapters 2.2.5 (byte enables), 2.2.9 and 2.3.1.1 (completions).
 """
 
-from migen import *
-
 from litex.gen import LiteXModule
 from litex.soc.interconnect import stream, wishbone
+from migen import *
 
 from gateware.common.layouts import doorbell_layout
 from gateware.common.tables import BAR0_DOORBELL, BAR0_DOORBELL_BYTES

@@ -9,14 +9,13 @@ queue of their own and slip in between two TLPs.
 The broken build "flag_second_port" sends flags by a second path past the queue; tests must catch it.
 """
 
-from migen import *
-
 from litex.gen import LiteXModule
 from litex.soc.interconnect import stream
+from migen import *
 
-from gateware.common.layouts import (DUE_BITS, WriteKind, due_fields, small_write_layout, stored_layout,
-    write_job_layout)
-from gateware.host.payload_writer import PayloadGatherer, PayloadSplitter
+from gateware.common.layouts import DUE_BITS, WriteKind, due_fields, small_write_layout, stored_layout, write_job_layout
+from gateware.host.payload_gatherer import PayloadGatherer
+from gateware.host.payload_splitter import PayloadSplitter
 from gateware.host.tlp_layouts import write_tlp_layout
 
 # Host writer --------------------------------------------------------------------------------------

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Payload reader: the bytes of one packet from host memory, as a packet of network words.
 
-`PayloadReader` splits, reads and realigns; `PayloadStore` behind it keeps packets until they are
-whole, because a packet may compete for a plane only when all of its payload is there (the MAC must
-never run dry), and because a failed read has to be known before the header leaves.
+The request goes to the read controller in parts and to a queue of packets; what the parts' slots hold
+comes back as host words in order, is cut into network words and shifted so that the packet's first
+byte lies in lane 0. `PayloadStore` follows.
 """
-
-from migen import *
 
 from litex.gen import LiteXModule
 from litex.soc.interconnect import stream
+from migen import *
 
 from gateware.common.layouts import payload_layout, read_request_layout
 from gateware.config import bits_for_index
-from gateware.host.read_controller import ReadController, RequestSplitter
+from gateware.host.read_controller import ReadController
+from gateware.host.request_splitter import RequestSplitter
 from gateware.host.tlp_layouts import read_completion_layout, read_tlp_layout
 
 # Payload reader -----------------------------------------------------------------------------------
@@ -172,46 +172,3 @@ class PayloadReader(LiteXModule):
         ]
         if ratio > 1:
             self.sync += If(start, lane.eq(request.offset[shift_bits:])).Elif(take, lane.eq(lane + 1))
-
-# Payload store ------------------------------------------------------------------------------------
-
-class PayloadStore(LiteXModule):
-    """Keeps packets and shows only whole ones; `error` is known with the first beat.
-
-    `sink`, `source`: `payload_layout(network_width)`; the sink's `error` is looked at with `last`.
-    `packets`: one beat {error} per whole packet, in order: what the packet sender decides by, while
-    the payload of the packet before may still be leaving through `source`.
-    Holds `payload_store` bytes in at most `packets` packets; when either is used up the sink waits.
-    Latency: two cycles after the packet's last word.
-    """
-    def __init__(self, config, packets=64):
-        self.sink   = sink   = stream.Endpoint(payload_layout(config.network_width))
-        self.source = source = stream.Endpoint(payload_layout(config.network_width))
-
-        # # #
-
-        self.announced = announced = stream.SyncFIFO([("error", 1)], packets)
-        self.packets   = announced.source
-        self.words = words = stream.SyncFIFO([("data", config.network_width)],
-            config.payload_store//(config.network_width//8), buffered=True)
-        self.flags = flags = stream.SyncFIFO([("error", 1)], packets)
-        self.comb += [
-            # Words; the last one together with the packet's flag.
-            words.sink.data.eq(sink.data),
-            words.sink.first.eq(sink.first),
-            words.sink.last.eq(sink.last),
-            words.sink.valid.eq(sink.valid & (~sink.last | (flags.sink.ready & announced.sink.ready))),
-            flags.sink.error.eq(sink.error),
-            flags.sink.valid.eq(sink.valid & sink.last & words.sink.ready & announced.sink.ready),
-            announced.sink.error.eq(sink.error),
-            announced.sink.valid.eq(sink.valid & sink.last & words.sink.ready & flags.sink.ready),
-            sink.ready.eq(words.sink.ready & (~sink.last | (flags.sink.ready & announced.sink.ready))),
-            # A flag is there: so is the whole packet.
-            source.valid.eq(words.source.valid & flags.source.valid),
-            source.data.eq(words.source.data),
-            source.first.eq(words.source.first),
-            source.last.eq(words.source.last),
-            source.error.eq(flags.source.error),
-            words.source.ready.eq(source.ready & flags.source.valid),
-            flags.source.ready.eq(source.ready & words.source.valid & words.source.last),
-        ]

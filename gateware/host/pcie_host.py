@@ -12,18 +12,16 @@ request and completion stream; one BAR (0), reached by requests with 32-bit addr
 depacketizer drops the others.
 """
 
-from migen import *
-
+from litepcie.tlp.depacketizer import LitePCIeTLPDepacketizer
 from litex.gen import LiteXModule
 from litex.soc.interconnect import stream
+from migen import *
 
-from litepcie.tlp.depacketizer import LitePCIeTLPDepacketizer
-
-from gateware.common.layouts import read_request_layout
 from gateware.config import ConfigError
 from gateware.host.bar_bridge import BarBridge
 from gateware.host.host_writer import HostWriter
-from gateware.host.payload_reader import PayloadReader, PayloadStore
+from gateware.host.payload_reader import PayloadReader
+from gateware.host.payload_store import PayloadStore
 from gateware.host.tlp_layouts import bar_request_layout
 from gateware.host.tlp_packetizer import TLPPacketizer
 from gateware.host.tlp_tail import TLPTail
@@ -35,8 +33,9 @@ class PCIeHost(LiteXModule):
 
     `doorbell` (`doorbell_layout`, consumer always ready), `bus` (Wishbone master for CSRs and firmware
     memory), `read_request` (`read_request_layout`), `payload` (`payload_layout(network_width)`, whole
-    packets only), `jobs`, `stored[plane]`, `small`, `due` of `HostWriter`. Counters are 32 bits and
-    wrap. No write and no read leaves before the link's bus master enable.
+    packets only) and `packets` (one beat per packet, see `PayloadStore`), `jobs`, `stored[plane]`,
+    `small`, `due` of `HostWriter`. Counters are 32 bits and wrap. No write and no read leaves before
+    the link's bus master enable.
     """
     def __init__(self, phy, config, read_timeout=2**20):
         if phy.data_width != config.host_width:
@@ -63,6 +62,7 @@ class PCIeHost(LiteXModule):
         self.bus          = self.bridge.bus
         self.read_request = self.reader.sink
         self.payload      = self.store.source
+        self.packets      = self.store.packets
         self.jobs         = self.writer.jobs
         self.stored       = self.writer.stored
         self.small        = self.writer.small

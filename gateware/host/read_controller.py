@@ -15,18 +15,16 @@ A failed read is handed on as such, in order, and its tag returns. After a timeo
 tag stays in quarantine for `QUARANTINE` more timeouts, so that what comes late cannot reach the
 read that uses the tag next.
 
-Limits: requests cover whole host words (bytes of the same words around the wanted ones are read,
-never another page); a completer must split at multiples of 64 bytes, as PCIe demands.
+Limits: a completer must split at multiples of 64 bytes, as PCIe demands.
 Source: PCI Express Base, chapters 2.2.9 and 2.3.1.1.
 """
 
-from migen import *
-
 from litex.gen import LiteXModule
 from litex.soc.interconnect import stream
+from migen import *
 
-from gateware.common.layouts import read_request_layout
 from gateware.config import bits_for_index
+from gateware.host.request_splitter import part_layout
 from gateware.host.tlp_layouts import LENGTH_BITS, CompletionStatus, read_completion_layout, read_tlp_layout
 
 TICKS      = 16   # A timeout is this many ticks.
@@ -40,58 +38,6 @@ def slot_layout(config):
         ("first_word", bits_for_index(words)),   # In the slot.
         ("last_word",  bits_for_index(words)),
     ]
-
-# Request splitter ---------------------------------------------------------------------------------
-
-class RequestSplitter(LiteXModule):
-    """Bytes to host-word aligned parts that do not cross a boundary of the request size.
-
-    `sink`: `read_request_layout`; `source`: address of the part's first word, first and last word in
-    its slot, `last` on the packet's last part. `max_request_size` in bytes comes from the link.
-    A request of 0 bytes gives no part. Two cycles per part.
-    """
-    def __init__(self, config):
-        words     = config.max_request//(config.host_width//8)
-        word_bits = bits_for_index(words)
-        self.sink   = sink   = stream.Endpoint(read_request_layout(config))
-        self.source = source = stream.Endpoint([("address", 64), ("first_word", word_bits), ("last_word", word_bits)])
-        self.max_request_size = Signal(16, reset=config.max_request)
-
-        # # #
-
-        shift   = log2_int(config.host_width//8)
-        address = Signal(64 - shift)     # Of the part, in host words.
-        stop    = Signal(64 - shift)     # Last host word of the packet.
-        end     = Signal(64)             # Last byte of the packet.
-        edge    = Signal(64 - shift)     # Last host word before the boundary.
-        mask    = Signal(word_bits)
-        self.comb += [
-            end.eq(sink.address + sink.length - 1),
-            mask.eq(128//(config.host_width//8) - 1),
-            *[If(self.max_request_size >= size, mask.eq(size//(config.host_width//8) - 1))
-                for size in (256, 512) if size <= config.max_request],
-            edge.eq(Cat(address[:word_bits] | mask, address[word_bits:])),
-            source.address.eq(Cat(C(0, shift), address)),
-            source.first_word.eq(address),
-            source.last.eq(stop <= edge),
-            source.last_word.eq(Mux(source.last, stop, edge)),
-        ]
-        self.fsm = fsm = FSM(reset_state="IDLE")
-        fsm.act("IDLE",
-            NextValue(address, sink.address[shift:]),
-            NextValue(stop, end[shift:]),
-            If(sink.valid & (sink.length != 0), NextState("SPLIT"))
-        )
-        fsm.act("SPLIT",
-            If(source.ready,
-                NextValue(address, edge + 1),
-                If(source.last, NextState("IDLE"))
-            )
-        )
-        self.comb += [
-            sink.ready.eq(fsm.ongoing("IDLE")),
-            source.valid.eq(fsm.ongoing("SPLIT")),
-        ]
 
 # Read controller ----------------------------------------------------------------------------------
 
@@ -112,7 +58,7 @@ class ReadController(LiteXModule):
         words       = config.max_request//host_bytes
         word_bits   = bits_for_index(words)
         tag_bits    = bits_for_index(tags)
-        self.sink       = sink       = stream.Endpoint([("address", 64), ("first_word", word_bits), ("last_word", word_bits)])
+        self.sink       = sink       = stream.Endpoint(part_layout(config))
         self.read       = read       = stream.Endpoint(read_tlp_layout())
         self.completion = completion = stream.Endpoint(read_completion_layout(config.host_width))
         self.slots      = slots      = stream.Endpoint(slot_layout(config))

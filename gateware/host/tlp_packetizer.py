@@ -9,14 +9,18 @@ Limits: traffic class 0, attributes 0 (no relaxed ordering, snooped), no digest;
 at 4 KiB, at the largest payload and at the largest request. Source: PCI Express Base, chapter 2.2.
 """
 
-from migen import *
-
+from litepcie.common import phy_layout
+from litepcie.tlp.common import (
+    dword_endianness_swap,
+    fmt_type_dict,
+    tlp_completion_header,
+    tlp_completion_layout,
+    tlp_request_header,
+    tlp_request_layout,
+)
 from litex.gen import LiteXModule
 from litex.soc.interconnect import stream
-
-from litepcie.common import phy_layout
-from litepcie.tlp.common import (dword_endianness_swap, fmt_type_dict, tlp_completion_header,
-    tlp_completion_layout, tlp_request_header, tlp_request_layout)
+from migen import *
 
 from gateware.host.tlp_layouts import completion_tlp_layout, read_tlp_layout, write_tlp_layout
 

@@ -7,12 +7,10 @@ TLP with an odd number of data dwords from 3 on, at 128 bit those with 5, 9, 13.
 such a TLP one more, empty, word.
 """
 
-from migen import *
-
+from litepcie.common import phy_layout
 from litex.gen import LiteXModule
 from litex.soc.interconnect import stream
-
-from litepcie.common import phy_layout
+from migen import *
 
 # TLP tail -----------------------------------------------------------------------------------------
 

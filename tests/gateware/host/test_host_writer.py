@@ -57,10 +57,11 @@ def run(dut, config, scenario, seed, idle=0.2, stall=0.3, limit=200000, smalls=T
     """Returns the trace of writes [(address, bytes with enables)] and due answers, in order."""
     jobs   = StreamSource(dut.jobs, scenario.jobs, seed=seed, idle=idle)
     small  = StreamSource(dut.small, scenario.small if smalls else [], seed=seed + 1, idle=0.9)
-    stored = [StreamSource(s, beats, seed=seed + 2 + i, idle=idle) for i, (s, beats) in enumerate(zip(dut.stored, scenario.stored, strict=True))]
+    stored = [StreamSource(s, beats, seed=seed + 2 + i, idle=idle)
+        for i, (s, beats) in enumerate(zip(dut.stored, scenario.stored, strict=True))]
     write  = StreamSink(dut.write, seed=seed + 10, stall=stall)
     due    = StreamSink(dut.due, seed=seed + 11, stall=0)
-    trace, positions = [], []
+    positions = []
     def watch():
         yield "passive"
         while True:
@@ -84,7 +85,7 @@ def run(dut, config, scenario, seed, idle=0.2, stall=0.3, limit=200000, smalls=T
         for k in range(seen_due, dues):
             at[k] = beats
         seen_due = max(seen_due, dues)
-    current, start = [], 0
+    current = []
     events = []
     for n, beat in enumerate(write.beats):
         current.append(beat)

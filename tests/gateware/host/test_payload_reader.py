@@ -7,7 +7,8 @@ import pytest
 from litex.gen import LiteXModule
 
 from gateware.config import preset
-from gateware.host.payload_reader import PayloadReader, PayloadStore
+from gateware.host.payload_reader import PayloadReader
+from gateware.host.payload_store import PayloadStore
 from tests.drivers.stream import StreamSink, StreamSource
 from tests.engines import simulate
 
@@ -24,7 +25,10 @@ class Dut(LiteXModule):
         self.idle       = self.reader.controller.idle
         self.errors     = self.reader.controller.read_errors
         self.unknown    = self.reader.controller.unknown_completions
-        self.comb += self.reader.source.connect(self.store.sink)
+        self.comb += [
+            self.reader.source.connect(self.store.sink),
+            self.store.packets.ready.eq(1),
+        ]
 
 def memory(address, length):
     """Host memory: any address has a byte."""
@@ -215,6 +219,17 @@ def test_a_hostile_completer_hurts_only_its_reads(host, network):
             for packet, request in zip(packets, requests, strict=True):
                 if not packet[0]["error"]:
                     check([packet], [request], config)
+
+def test_reads_go_on_after_a_silent_completer():
+    """No answer to any tag: every read fails in bounded time, and the tags come back."""
+    config, dut = build(128, 64)
+    requests    = [{"address": 0x10000 + 1024*n, "length": 512} for n in range(config.read_tags + 4)]
+    completer   = Completer(dut, 128, 1)
+    real        = completer.answer
+    completer.answer = lambda read: real(read) if len(completer.reads.beats) > config.read_tags else (0, [])
+    packets, cycles = receive(dut, config, requests, completer, 1)
+    assert [p[0]["error"] for p in packets] == [1]*config.read_tags + [0]*4
+    assert cycles < 5*TIMEOUT
 
 @pytest.mark.parametrize("host,network", WIDTHS)
 def test_long_packets_at_one_word_per_cycle(host, network):

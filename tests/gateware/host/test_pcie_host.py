@@ -34,6 +34,7 @@ class Dut(LiteXModule):
         self.phy  = Phy(config.host_width)
         self.host = PCIeHost(self.phy, config)
         self.comb += [     # A bus of one register file: reads give the address.
+            self.host.packets.ready.eq(1),
             self.host.bus.dat_r.eq(self.host.bus.adr),
             self.host.bus.ack.eq(self.host.bus.cyc & self.host.bus.stb),
         ]
@@ -133,7 +134,8 @@ def test_everything_at_once(host, network):
     link  = Host(dut, host, seed=3, rcb=128, idle=0.1, stall=0.2)
     step  = network//8
     # Reads.
-    requests = [{"address": r.randrange(1 << 12, 1 << r.choice([30, 40])), "length": r.choice([0, 1, 64, 100, 1024, 4096])} for _ in range(20)]
+    requests = [{"address": r.randrange(1 << 12, 1 << r.choice([30, 40])), "length": r.choice([0, 1, 64, 100, 1024, 4096])}
+        for _ in range(20)]
     source   = StreamSource(dut.host.read_request, requests, seed=1)
     payload  = StreamSink(dut.host.payload, seed=2, stall=0.1)
     # Writes.

@@ -58,7 +58,7 @@ def receive(dut, width, lengths, seed=1, idle=0.3, stall=0.3):
                 got[kind].append(current[:4*beat["len"]])
                 current = b""
     assert len(got["read"]) == reads
-    return sum(g == w for g, w in zip(got["write"] + got["completion"], writes + completions)), len(writes + completions)
+    return sum(g == w for g, w in zip(got["write"] + got["completion"], writes + completions, strict=True)), len(writes + completions)
 
 @pytest.mark.parametrize("width", [64, 128, 256, 512])
 def test_every_length_comes_whole(width):
