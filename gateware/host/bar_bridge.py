@@ -37,8 +37,9 @@ class BarBridge(LiteXModule):
     """`sink`: `bar_request_layout`; `doorbell`: `doorbell_layout`; `bus`: 32-bit Wishbone master, word
     addressed by the offset in BAR0; `completion`: `completion_tlp_layout`.
 
-    A doorbell store is on `doorbell` in the next cycle; the consumer keeps `ready` at 1, and a beat
-    that finds `doorbell` full is dropped (`lost_doorbells`), because a doorbell never holds the link.
+    A doorbell store is on `doorbell` in the next cycle. No token is ever lost here: a store that finds
+    the queue full waits, so the consumer must take each beat within a bounded number of cycles,
+    whatever the state of the queue pairs.
     """
     def __init__(self, config):
         data_width = config.host_width
@@ -47,7 +48,6 @@ class BarBridge(LiteXModule):
         self.bus        = bus        = wishbone.Interface(data_width=32, address_width=32, addressing="word")
         self.completion = completion = stream.Endpoint(completion_tlp_layout(data_width))
         self.bad_doorbells  = Signal(32)
-        self.lost_doorbells = Signal(32)
         self.bus_timeouts   = Signal(32)
 
         # # #
@@ -177,13 +177,12 @@ class BarBridge(LiteXModule):
                 If(~sink.we,
                     NextState("LOAD")
                 ).Elif(in_doorbell(sink.address),
-                    NextState("DISCARD"),
                     If(sink.poisoned | ~(store_4 | store_8),
-                        NextValue(self.bad_doorbells, self.bad_doorbells + 1)
+                        NextValue(self.bad_doorbells, self.bad_doorbells + 1),
+                        NextState("DISCARD")
                     ).Elif(queue.sink.ready,
-                        queue.sink.valid.eq(1)
-                    ).Else(
-                        NextValue(self.lost_doorbells, self.lost_doorbells + 1)
+                        queue.sink.valid.eq(1),
+                        NextState("DISCARD")
                     )
                 ).Elif(sink.poisoned,
                     NextState("DISCARD")

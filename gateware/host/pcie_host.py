@@ -31,7 +31,7 @@ from gateware.host.tlp_tail import TLPTail
 class PCIeHost(LiteXModule):
     """Everything between a PHY and the card's streams.
 
-    `doorbell` (`doorbell_layout`, consumer always ready), `bus` (Wishbone master for CSRs and firmware
+    `doorbell` (`doorbell_layout`, taken within bounded time), `bus` (Wishbone master for CSRs and firmware
     memory), `read_request` (`read_request_layout`), `payload` (`payload_layout(network_width)`, whole
     packets only) and `packets` (one beat per packet, see `PayloadStore`), `jobs`, `stored[plane]`,
     `small`, `due` of `HostWriter`. Counters are 32 bits and wrap. No write and no read leaves before
@@ -73,7 +73,6 @@ class PCIeHost(LiteXModule):
         self.read_timeouts       = self.reader.controller.timeouts
         self.unknown_completions = self.reader.controller.unknown_completions
         self.bad_doorbells       = self.bridge.bad_doorbells
-        self.lost_doorbells      = self.bridge.lost_doorbells
         self.bus_timeouts        = self.bridge.bus_timeouts
 
         # # #

@@ -175,16 +175,17 @@ class PacketSender(LiteXModule):
         fsm.act("PATH",
             *[NextValue(target, value) for target, value in header],
             Case(d.opcode, {o: NextValue(s.body_length, n) for o, n in sizes.items()}),
-            NextState("SEND")
+            NextState("PASS")
         )
-        taken = Signal()     # The builder has taken the header; the verdict follows.
-        fsm.act("SEND",
-            s.valid.eq(~taken),
-            gate.verdicts.valid.eq(taken | s.ready),
+        # The payload first: the builder takes a header only when its payload has begun to come.
+        fsm.act("PASS",
+            gate.verdicts.valid.eq(1),
             gate.verdicts.drop.eq(d.length == 0),
-            If(s.ready, NextValue(taken, 1)),
-            If((taken | s.ready) & gate.verdicts.ready,
-                NextValue(taken, 0),
+            If(gate.verdicts.ready, NextState("SEND"))
+        )
+        fsm.act("SEND",
+            s.valid.eq(1),
+            If(s.ready,
                 sent.we.eq(1),
                 cursors.we.eq(1),
                 new_count.eq(~d.rtx),

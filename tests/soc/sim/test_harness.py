@@ -256,3 +256,13 @@ def test_memory_is_finite(make):
     n = make(memory=1 << 20).nodes[0]
     with pytest.raises(DriverError, match="do not fit"):
         n.alloc(2 << 20)
+
+# Waveform -----------------------------------------------------------------------------------------
+
+@pytest.mark.slow
+def test_a_waveform_per_card_is_written(make, tmp_path):
+    cluster = make(trace=tmp_path/"wave.fst")
+    cluster.step(200)
+    cluster.close()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["wave.card0.fst", "wave.card1.fst"]
+    assert all(p.stat().st_size > 500 for p in tmp_path.iterdir())
