@@ -149,8 +149,13 @@ class Cluster:
 
     def waiting(self):
         """What waits for what, in words."""
-        credits = [f"page {p.number} of card {n.index} has {self.sim.posted(n.index, p.handle)} tokens posted, "
-                   "{consumed} consumed, {completed} completed".format(**n.credit(p)) for n in self.nodes for p in n.pages]
+        credits = []
+        for n in self.nodes:
+            for p in n.pages:
+                posted, credit = self.sim.posted(n.index, p.handle), n.credit(p)
+                if credit["completed"] != posted:
+                    credits.append(f"page {p.number} of card {n.index} has {posted} tokens posted, "
+                                   "{consumed} consumed, {completed} completed".format(**credit))
         return (f"{self.sim.count(2)} flags are below their target, {self.sim.count(3)} tokens are not posted, "
                 f"{self.sim.count(4)} frames are in the fabric, {self.sim.count(9)} reads at the hosts"
                 + ("; " + "; ".join(credits[:4]) if credits else ""))

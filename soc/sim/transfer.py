@@ -102,7 +102,7 @@ class Transfer:
         limit = limit or 3_000_000 + 20*total
         try:
             self.cluster.run(limit=limit, wall=wall, each=lambda: self._look(each))
-            self.cluster.run_until(self._completed, limit=1_000_000, wall=wall)
+            self.cluster.run_until(self._completed, limit=600_000, wall=wall)
         finally:
             self.end = self.cluster.cycle
 
