@@ -172,7 +172,7 @@ class Cluster:
             self._peers.add((a.index, b.index))
             a.peer(b.index, b.ip, b.macs, self.entropy_values(evs))
 
-    def connect(self, a, b, mtu=4096, evs=None, sack_trigger=None, timeout=None, guard_time=80, guard_packets=3, p_key=0xffff):
+    def connect(self, a, b, mtu=4096, evs=None, sack_trigger=None, timeout=None, guard_time=None, guard_packets=3, p_key=0xffff):
         """A queue pair between two nodes, ready to send both ways. Times in ticks of 128 ns."""
         sizes = [256 << i for i in range(5)]
         if mtu not in sizes or mtu > self.config.max_mtu:
@@ -182,7 +182,9 @@ class Cluster:
         self._meet(a, b, evs)
         self._meet(b, a, evs)
         if timeout is None:
-            timeout = round((20_000 + 4*(2*self.delay + self.jitter))/128)
+            timeout = round((32_000 + 4*(2*self.delay + self.jitter))/128)
+        if guard_time is None:
+            guard_time = min(0xffff, round((10_000 + 2*self.delay)/128))
         qp, psn, writers = QueuePair(mtu=mtu), {}, {}
         for n in (a, b):
             generation = n.random.randrange(256)
