@@ -5,7 +5,7 @@ Migen's simulator lets sums grow, Verilog gives them the width of their context.
 becomes a named signal of the intended width means the same in both.
 """
 
-from migen import If, Signal
+from migen import C, Signal
 
 def sized(module, value, width, name):
     """A signal of `width` bits that carries `value` modulo 2^width (combinational)."""
@@ -15,21 +15,39 @@ def sized(module, value, width, name):
 
 def below(module, count, width, name):
     """A vector of `width` bits whose lowest `count` bits are ones; `count` reaches `width`."""
-    mask = Signal(width, name=name)
-    module.comb += [mask[i].eq(count > i) for i in range(width)]
-    return mask
+    above = sized(module, C(2**width - 1, width) << count, width, f"{name}_above")
+    return sized(module, ~above, width, name)
+
+def one_hot(module, index, width, name):
+    """A vector of `width` bits with bit `index` set; none if `index` is past the end."""
+    return sized(module, C(1, width) << index, width, name)
+
+def bit_of(module, vector, index, name):
+    """Bit `index` of `vector`; 0 past the end."""
+    return sized(module, vector >> index, 1, name)
+
+def _encoded(single, index):
+    """Statements: `index` of the only set bit of `single`, 0 if there is none."""
+    statements = []
+    for bit in range(len(index)):
+        mask = sum(1 << i for i in range(len(single)) if (i >> bit) & 1)
+        statements.append(index[bit].eq((single & mask) != 0 if mask else 0))
+    return statements
 
 def lowest_one(vector, index, found):
-    """Statements: `found` and `index` of the lowest set bit of `vector`."""
-    statements = [found.eq(vector != 0), index.eq(0)]
-    for i in reversed(range(len(vector))):
-        statements.append(If(vector[i], index.eq(i)))
-    return statements
+    """Statements: `found` and `index` of the lowest set bit of `vector`; `index` 0 if there is none."""
+    width = len(vector)
+    other, negative, single = (Signal(width) for _ in range(3))
+    return [found.eq(vector != 0), other.eq(~vector), negative.eq(other + 1), single.eq(vector & negative),
+            *_encoded(single, index)]
 
 def highest_one(vector, index, found):
-    """Statements: `found` and `index` of the highest set bit of `vector`."""
-    statements = [found.eq(vector != 0), index.eq(0)]
-    for i in range(len(vector)):
-        statements.append(If(vector[i], index.eq(i)))
-    return statements
-
+    """Statements: `found` and `index` of the highest set bit of `vector`; `index` 0 if there is none."""
+    width, smear = len(vector), vector
+    statements = [found.eq(vector != 0)]
+    for step in range((width - 1).bit_length()):
+        wider = Signal(width)
+        statements.append(wider.eq(smear | (smear >> (1 << step))))
+        smear = wider
+    single = Signal(width)
+    return [*statements, single.eq(smear ^ (smear >> 1)), *_encoded(single, index)]

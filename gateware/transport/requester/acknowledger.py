@@ -21,7 +21,7 @@ from litex.gen import LiteXModule
 from litex.soc.interconnect import stream
 
 from firmware.contract import EventKind
-from gateware.common.arithmetic import below, highest_one, lowest_one, sized
+from gateware.common.arithmetic import below, highest_one, lowest_one, one_hot, sized
 from gateware.common.counters import Counters
 from gateware.common.headers import AETH, CC_STATE, NETH, SETH, Opcode, Syndrome
 from gateware.common.layouts import event_layout, received_layout
@@ -177,14 +177,13 @@ class Acknowledger(LiteXModule):
         self.comb += self.sent_index.eq(Cat(hole_psn[:config.psn_bits], qp))
         age      = sized(self, self.time[:16] - self.sent_time, 16, "hole_age")
         ripe     = Signal(64)
-        this_hole, other_holes = Signal(64), Signal(64)
-        self.comb += [Case(hole_index, {i: this_hole.eq(1 << i) for i in range(64)}), other_holes.eq(~this_hole)]
+        this_hole   = one_hot(self, hole_index, 64, "this_hole")
+        other_holes = sized(self, ~this_hole, 64, "other_holes")
         reported = Signal(128)
         self.comb += reported.eq(ripe << shift)
         # A resend has left.
         left_psn = Signal(24)
-        left_bit = Signal(64)
-        self.comb += Case(left_psn[:6], {i: left_bit.eq(1 << i) for i in range(64)})
+        left_bit = one_hot(self, left_psn[:6], 64, "left_bit")
 
         # Messages.
         claimed  = sized(self, ack_msn - tail, 16, "messages_claimed")

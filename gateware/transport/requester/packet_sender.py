@@ -12,7 +12,7 @@ from litex.gen import LiteXModule
 from litex.soc.interconnect import stream
 
 from firmware.contract import EventKind
-from gateware.common.arithmetic import sized
+from gateware.common.arithmetic import bit_of, sized
 from gateware.common.counters import Counters
 from gateware.common.headers import DATA_BODY_BYTES, DATA_IMMDT, DATA_METH, DATA_RETH, DATA_TSETH, IMMDT, METH, PACKET_TYPES, RETH, TSETH, Dscp
 from gateware.common.layouts import event_layout, payload_layout, send_layout
@@ -115,8 +115,7 @@ class PacketSender(LiteXModule):
 
         # Still wanted?
         age     = sized(self, d.psn - acks.row.unacked, 24, "psn_from_unacked")
-        is_acked = Signal()
-        self.comb += Case(d.psn[:6], {i: is_acked.eq(acked.row.acked[i]) for i in range(64)})
+        is_acked = bit_of(self, acked.row.acked, d.psn[:6], "is_acked")
         unwanted = Signal()
         self.comb += unwanted.eq((life.row.state != QpState.RTS) | age[23] | is_acked)
 

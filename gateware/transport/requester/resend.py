@@ -11,7 +11,7 @@ from migen import *
 from litex.gen import LiteXModule
 from litex.soc.interconnect.stream import Endpoint
 
-from gateware.common.arithmetic import below, lowest_one, sized
+from gateware.common.arithmetic import below, lowest_one, one_hot, sized
 from gateware.common.counters import Counters
 from gateware.common.table_ram import TableRAM
 from gateware.transport.queue_pair import CHUNK, chunk_row, chunks, init_endpoint
@@ -86,11 +86,11 @@ class Resend(LiteXModule):
         # Taking. Bits below the window's start in its first piece are those of its other end: they stay.
         pieces     = Signal(max=rows + 2)
         other_end  = Signal(64)
-        others     = Signal(64)
+        taken      = one_hot(self, index, 64, "taken")
+        others     = sized(self, ~taken, 64, "others")
         after_take = Signal(64)
         self.comb += [
             other_end.eq(Mux(pieces == 0, now.row.bits & under, 0)),
-            Case(index, {i: others.eq(2**64 - 1 - (1 << i)) for i in range(64)}),
             after_take.eq((wanted & others) | other_end),
         ]
 
@@ -107,8 +107,8 @@ class Resend(LiteXModule):
         past_end   = sized(self, Cat(C(0, 6), next_piece) - next_psn, 24, "past_end")
 
         any_set, any_clear = Signal(), Signal()
-        for i in range(config.queue_pairs):
-            self.sync += If(qp == i, If(any_set, self.any[i].eq(1)).Elif(any_clear, self.any[i].eq(0)))
+        this_qp = one_hot(self, qp, config.queue_pairs, "this_qp")
+        self.sync += If(any_set, self.any.eq(self.any | this_qp)).Elif(any_clear, self.any.eq(self.any & ~this_qp))
 
         self.fsm = fsm = FSM(reset_state="IDLE")
         fsm.act("IDLE",

@@ -6,12 +6,15 @@ resend, a new life) wakes it. Taking a queue pair clears its bit first, and its 
 that, so a wake can never be lost: at worst a queue pair is looked at once too often.
 """
 
+from functools import reduce
+from operator import or_
+
 from migen import *
 
 from litex.gen import LiteXModule
 from litex.soc.interconnect.stream import Endpoint
 
-from gateware.common.arithmetic import lowest_one, sized
+from gateware.common.arithmetic import below, lowest_one, one_hot, sized
 
 class Scheduler(LiteXModule):
     """Round-robin choice among the queue pairs that were woken.
@@ -32,17 +35,14 @@ class Scheduler(LiteXModule):
         self.comb += taken.eq(self.source.valid & self.source.ready)
 
         # Wake and take; a wake wins over a take of the same cycle.
-        for i in range(n):
-            mine = Signal(name=f"wake{i}")
-            self.comb += mine.eq(Cat(*[w.valid & (w.qp == i) for w in self.wakes]) != 0)
-            self.sync += [
-                If(taken & (self.source.qp == i), awake[i].eq(0)),
-                If(mine, awake[i].eq(1)),
-            ]
+        mine  = sized(self, Mux(taken, one_hot(self, self.source.qp, n, "taken_bit"), 0), n, "sleeps")
+        woken = sized(self, reduce(or_, [Mux(w.valid, one_hot(self, w.qp, n, f"wake_bit{i}"), 0)
+                      for i, w in enumerate(self.wakes)]), n, "woken")
+        self.sync += awake.eq((awake & ~mine) | woken)
 
         # Search: first behind `last`, else from 0; registered, so that the pick costs a cycle.
-        behind  = Signal(n)
-        self.comb += [behind[i].eq(awake[i] & (last < i)) for i in range(n)]
+        served = sized(self, last + 1, config.qp_bits + 1, "served")
+        behind = sized(self, awake & ~below(self, served, n, "up_to_last"), n, "behind")
         high, high_found, low, low_found = Signal(config.qp_bits), Signal(), Signal(config.qp_bits), Signal()
         self.comb += lowest_one(behind, high, high_found), lowest_one(awake, low, low_found)
         pick = sized(self, Mux(high_found, high, low), config.qp_bits, "pick")

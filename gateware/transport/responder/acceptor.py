@@ -25,7 +25,7 @@ from litex.gen import LiteXModule
 from litex.soc.interconnect import stream
 
 from firmware.contract import EventKind
-from gateware.common.arithmetic import sized
+from gateware.common.arithmetic import one_hot, sized
 from gateware.common.counters import Counters
 from gateware.common.headers import (DATA_IMMDT, DATA_METH, DATA_RETH, DATA_TSETH, IMMDT, METH, PACKET_TYPES, PETH, RETH, TSETH,
                                      NackReason, Opcode, Syndrome)
@@ -61,7 +61,7 @@ class Acceptor(LiteXModule):
         accepted   = count("receive_accepted",   "Data packets placed.")
         duplicate  = count("receive_duplicate",  "Data packets that had arrived before.")
         beyond     = count("receive_window",     "Data packets above the window.")
-        malformed  = count("receive_length",     "Data packets whose length does not fit their place in the message.")
+        malformed  = count("receive_length",     "Data packets whose length or RQMSN does not fit their place.")
         no_access  = count("receive_access",     "Data packets refused by key, bounds, rights or signal.")
         probes     = count("probes",             "Probes answered.")
         completed  = count("receive_messages",   "Messages completed.")
@@ -120,8 +120,7 @@ class Acceptor(LiteXModule):
         above     = sized(self, p.psn - r.highest, 24, "psn_from_highest")
         inside    = sized(self, delta < config.mpr, 1, "inside_window")
         old       = delta[23]
-        bit       = Signal(64)
-        self.comb += Case(p.psn[:6], {i: bit.eq(1 << i) for i in range(64)})
+        bit       = one_hot(self, p.psn[:6], 64, "bit")
         marked    = sized(self, (board.row.arrived & bit) != 0, 1, "marked")
         mtu       = Signal(13)
         self.comb += Case(attributes.row.mtu, {**{i: mtu.eq(256 << i) for i in range(5)}, "default": mtu.eq(256)})
@@ -141,10 +140,14 @@ class Acceptor(LiteXModule):
             (region.row.valid & (region.row.variant == rkey[:8]) & (rkey[8 + config.region_bits:] == 0) &
              region.row.rights[log2_int(Rights.REMOTE_WRITE)] &
              ~into[64] & ~rest[64] & (rest[:64] >= p.length) & (total >= p.length)))
+        allowed    = Signal()                          # The signal exists and is for this queue pair.
         may_signal = Signal()
-        self.comb += may_signal.eq(~has_imm |
-            (signal.row.valid & (immediate[config.signal_bits:] == 0) &
-             (signal.row.any_qp | (signal.row.qp == p.dest_qp[:16]))))
+        rqmsn_ahead = sized(self, rqmsn - r.rqmsn, 16, "rqmsn_ahead")
+        good_rqmsn  = sized(self, ~has_imm | (rqmsn_ahead < config.max_wimm), 1, "good_rqmsn")
+        self.comb += [
+            allowed.eq(signal.row.valid & (signal.row.any_qp | (signal.row.qp == p.dest_qp[:16]))),
+            may_signal.eq(~has_imm | (allowed & (immediate[config.signal_bits:] == 0))),
+        ]
 
         # What is due.
         due   = Record(due_fields())
@@ -158,8 +161,8 @@ class Acceptor(LiteXModule):
 
         # The walk: a row of the bitmap in registers.
         walk_arrived, walk_last, walk_imm = Signal(64), Signal(64), Signal(64)
-        spot, others = Signal(64), Signal(64)
-        self.comb += [Case(r.expected[:6], {i: spot.eq(1 << i) for i in range(64)}), others.eq(~spot)]
+        spot   = one_hot(self, r.expected[:6], 64, "spot")
+        others = sized(self, ~spot, 64, "others")
         here_arrived = sized(self, (walk_arrived & spot) != 0, 1, "here_arrived")
         here_last    = sized(self, (walk_last & spot) != 0, 1, "here_last")
         here_imm     = sized(self, (walk_imm & spot) != 0, 1, "here_imm")
@@ -293,7 +296,7 @@ class Acceptor(LiteXModule):
             ).Elif(marked,
                 duplicate.eq(1),
                 NextValue(sack, 1)
-            ).Elif(~good_length,
+            ).Elif(~good_length | ~good_rqmsn,
                 malformed.eq(1),
                 NextValue(ack, 1),
                 NextValue(syndrome, Syndrome.NAK_INVALID_REQUEST),
@@ -419,9 +422,15 @@ class Acceptor(LiteXModule):
             NextState("FLAG-READ")
         )
         fsm.act("FLAG-READ", NextState("FLAG-ADDRESS"))
+        # The right is looked at again: the peer chose the RQMSN that led here, the driver may have revoked it.
         fsm.act("FLAG-ADDRESS",
             NextValue(target, signal.row.address),
-            NextState("FLAG")
+            If(allowed,
+                NextState("FLAG")
+            ).Else(
+                NextValue(r.rqmsn, rqmsn_after),
+                NextState("PASS")
+            )
         )
         fsm.act("FLAG",
             j.kind.eq(WriteKind.WORD),

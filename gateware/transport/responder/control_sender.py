@@ -12,7 +12,7 @@ from migen import *
 from litex.gen import LiteXModule
 from litex.soc.interconnect import stream
 
-from gateware.common.arithmetic import lowest_one, sized
+from gateware.common.arithmetic import below, lowest_one, one_hot, sized
 from gateware.common.counters import Counters
 from gateware.common.headers import AETH, CC_STATE, NETH, PETH, SETH, Dscp, Opcode
 from gateware.common.layouts import due_fields, send_layout
@@ -48,11 +48,9 @@ class ControlSender(LiteXModule):
         pending = Signal(slots)
         set_slot, set_now     = Signal(config.qp_bits + 2), Signal()
         clear_slot, clear_now = Signal(config.qp_bits + 2), Signal()
-        for i in range(slots):
-            self.sync += [
-                If(clear_now & (clear_slot == i), pending[i].eq(0)),
-                If(set_now & (set_slot == i), pending[i].eq(1)),
-            ]
+        clears = sized(self, Mux(clear_now, one_hot(self, clear_slot, slots, "clear_bit"), 0), slots, "clears")
+        sets   = sized(self, Mux(set_now,   one_hot(self, set_slot,   slots, "set_bit"),   0), slots, "sets")
+        self.sync += pending.eq((pending & ~clears) | sets)
         self.table = table = TableRAM(due_fields(), slots)
         row = table.reader()
 
@@ -95,8 +93,8 @@ class ControlSender(LiteXModule):
         following = sized(self, cursor + 1, config.ev_bits + 1, "cursor_after")
 
         # Round robin: first behind the last one served, else from 0.
-        behind = Signal(slots)
-        self.comb += [behind[i].eq(pending[i] & (slot < i)) for i in range(slots)]
+        served = sized(self, slot + 1, config.qp_bits + 3, "served")
+        behind = sized(self, pending & ~below(self, served, slots, "up_to_slot"), slots, "behind")
         high, high_found, low, low_found = Signal(config.qp_bits + 2), Signal(), Signal(config.qp_bits + 2), Signal()
         self.comb += lowest_one(behind, high, high_found), lowest_one(pending, low, low_found)
 
