@@ -1,0 +1,285 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""What a responder must do, with sets and dictionaries: packets in, write jobs and events out.
+
+`Responder` judges; `Traffic` makes a hostile packet stream for it, packet by packet, and keeps the
+jobs that must come out.
+"""
+
+from gateware.common.headers import PACKET_TYPES, PETH, RETH, TSETH, IMMDT, METH, NackReason, Opcode, Syndrome
+from gateware.common.layouts import WriteKind, due_fields
+
+MASK24 = 0xffffff
+
+def ahead(a, b):
+    """How far PSN `a` is ahead of `b`, signed."""
+    d = (a - b) & MASK24
+    return d - (1 << 24) if d >> 23 else d
+
+def unpack_due(bits):
+    values = {}
+    for name, width in due_fields():
+        values[name] = bits & ((1 << width) - 1)
+        bits >>= width
+    return values
+
+# Responder ----------------------------------------------------------------------------------------
+
+class Life:
+    """One life of a queue pair."""
+    def __init__(self, attributes, state, msn=0, rqmsn=0):
+        self.attributes, self.state = attributes, state
+        self.expected = self.sweep = attributes["receive_psn"]
+        self.highest  = (self.expected - 1) & MASK24
+        self.msn, self.rqmsn = msn, rqmsn
+        self.received = self.ooo = self.since = 0
+        self.arrived  = {}                     # PSN -> (last, signal number or None), not yet passed.
+
+class Responder:
+    """Slow and obvious. `lives`, `regions`, `signals` are what the driver wrote, `counts` the flags' counts."""
+    def __init__(self, config):
+        self.config   = config
+        self.lives    = {}
+        self.regions  = {}
+        self.signals  = {}
+        self.counts   = {}
+        self.stash    = {}                     # (queue pair, RQMSN modulo max_wimm) -> signal number; outlives lives.
+        self.counters = dict.fromkeys(("receive_unknown_qp", "receive_accepted", "receive_duplicate", "receive_window",
+            "receive_length", "receive_access", "probes", "receive_messages", "flags"), 0)
+
+    def may_signal(self, number, qp):
+        row = self.signals.get(number)
+        return bool(row and row["valid"] and (row["any_qp"] or row["qp"] == qp))
+
+    def in_region(self, p):
+        if p["length"] == 0:
+            return True
+        key, row = p["rkey"], self.regions.get(p["rkey"] >> 8)
+        return bool(row and row["valid"] and row["variant"] == key & 0xff and row["rights"] & 2 and
+            row["base"] <= p["va"] and p["va"] + p["length"] <= row["base"] + row["length"] and p["total"] >= p["length"])
+
+    def take(self, p):
+        """Returns (jobs, events) for one packet."""
+        jobs, events, index = [], [], p["dest_qp"] & 0xffff
+        discard = [{"kind": WriteKind.DISCARD, "plane": p["plane"]}] if p["stored"] else []
+        q = self.lives.get(index)
+        if (not q or p["dest_qp"] >> 16 != q.attributes["generation"] or p["p_key"] != q.attributes["p_key"] or
+                q.state not in (2, 3)):
+            self.counters["receive_unknown_qp"] += 1
+            return discard, events
+        due   = dict(sack=0, ack=0, nack=0, syndrome=Syndrome.ACK)
+        delta = ahead(p["psn"], q.expected)
+        kind  = PACKET_TYPES[p["opcode"]]
+        mtu   = 256 << q.attributes["mtu"]
+        if kind.last:
+            fits = p["length"] <= mtu and (p["length"] > 0 or kind.first)
+        else:
+            fits = p["length"] == mtu
+        fits = fits and not (kind.imm and (p["rqmsn"] - q.rqmsn) & 0xffff >= self.config.max_wimm)
+        if p["opcode"] == Opcode.PROBE:
+            self.counters["probes"] += 1
+            due.update(sack=1, ack=1)
+            jobs += discard
+        elif delta < 0:
+            self.counters["receive_duplicate"] += 1
+            due.update(sack=1, ack=1)
+            jobs += discard
+        elif delta >= self.config.mpr:
+            self.counters["receive_window"] += 1
+            due.update(nack=1)
+            jobs += discard
+        elif p["psn"] in q.arrived:
+            self.counters["receive_duplicate"] += 1
+            due.update(sack=1)
+            jobs += discard
+        elif not fits or not self.in_region(p) or (kind.imm and not self.may_signal(p["immediate"], index)):
+            self.counters["receive_access" if fits else "receive_length"] += 1
+            due.update(ack=1, syndrome=Syndrome.NAK_REMOTE_ACCESS if fits else Syndrome.NAK_INVALID_REQUEST)
+            events.append({"qp": index, "reason": due["syndrome"], "base": p["psn"], "entropy": p["entropy"]})
+            jobs += discard
+        else:
+            self.counters["receive_accepted"] += 1
+            if p["stored"]:
+                row = self.regions[p["rkey"] >> 8]
+                jobs.append({"kind": WriteKind.PAYLOAD, "plane": p["plane"], "offset": p["offset"], "length": p["length"],
+                    "address": row["bus"] + p["va"] - row["base"]})
+            if kind.imm:
+                self.stash[index, p["rqmsn"] % self.config.max_wimm] = p["immediate"]
+            q.arrived[p["psn"]] = (kind.last, kind.imm)
+            q.received += p["length"]
+            q.since    += max(p["length"], 1024)
+            q.ooo      += delta != 0
+            if ahead(p["psn"], q.highest) > 0:
+                q.highest = p["psn"]
+            due["sack"] = int(q.since > q.attributes["sack_trigger"] or p["a"] or p["ce"] or p["rtx"])
+            while q.expected in q.arrived:
+                last, imm = q.arrived.pop(q.expected)
+                if imm:
+                    number = self.stash[index, q.rqmsn % self.config.max_wimm]
+                    if self.may_signal(number, index):
+                        self.counters["flags"] += 1
+                        self.counts[number] = self.counts.get(number, 0) + 1
+                        jobs.append({"kind": WriteKind.WORD, "address": self.signals[number]["address"], "word": self.counts[number]})
+                    q.rqmsn = (q.rqmsn + 1) & 0xffff
+                if last:
+                    self.counters["receive_messages"] += 1
+                    q.msn = (q.msn + 1) & 0xffff
+                    due["ack"] = 1
+                q.expected = (q.expected + 1) & MASK24
+        if due["sack"] or due["ack"] or due["nack"]:
+            due.update(qp=index, cack=(q.expected - 1) & MASK24, psn=p["psn"], probe=0, rtx=p["rtx"], ce=p["ce"],
+                entropy=p["entropy"], plane=p["plane"], timestamp=p["timestamp"], msn=q.msn, ooo=q.ooo & 0xffff,
+                rcvd=-(-q.received//256) & MASK24)
+            if p["opcode"] == Opcode.PROBE:
+                due.update(psn=p["probe_id"], probe=1)
+            if due["nack"]:
+                due["reason"] = NackReason.PSN_OOR_WINDOW
+            if due["sack"]:
+                q.since = 0
+                due.update(self.bitmap(q))
+            jobs.append({"kind": WriteKind.NOTIFY, "due": due})
+        return jobs, events
+
+    def bitmap(self, q):
+        """Base and bits of a SACK: successive SACKs sweep what lies above the oldest hole."""
+        start = q.sweep if 0 <= ahead(q.sweep, q.expected) < self.config.mpr else q.expected
+        if ahead(q.highest, start) >= 64:
+            base = start
+        elif ahead(q.highest, q.expected) >= 64:
+            base = (q.highest - 63) & MASK24
+        else:
+            base = q.expected
+        q.sweep = q.expected if ahead(q.highest, base) < 64 else (base + 64) & MASK24
+        return {"base": base, "bitmap": sum(1 << i for i in range(64) if (base + i) & MASK24 in q.arrived)}
+
+# Traffic ------------------------------------------------------------------------------------------
+
+HOSTILE = ("generation", "index", "p_key", "variant", "key_index", "rights", "invalid_region", "below_base", "past_end", "past_2_64",
+    "total", "length", "signal_range", "signal_invalid", "signal_qp", "rqmsn_above", "rqmsn_below")
+
+class Traffic:
+    """Packets for the queue pairs of a responder: mostly genuine ones in any order, and every kind of bad ones."""
+    def __init__(self, model, random):
+        self.model, self.random = model, random
+        self.plans = {}                       # Queue pair -> {PSN: genuine packet}.
+
+    def plan(self, qp, packets):
+        """Random messages from the first PSN of the queue pair's life on."""
+        r, m, q = self.random, self.model, self.model.lives[qp]
+        mtu, psn, msn, rqmsn, plan = 256 << q.attributes["mtu"], q.expected, q.msn, q.rqmsn, {}
+        usable = [n for n in m.signals if m.may_signal(n, qp)]
+        while len(plan) < packets:
+            count = r.choice([1, 1, 1, 2, 3, 7])
+            imm   = r.random() < 0.4
+            for i in range(count):
+                first, last = i == 0, i == count - 1
+                opcode = next(t.opcode for t in PACKET_TYPES.values() if t.data and (t.first, t.last, t.imm) == (first, last, imm and last))
+                length = mtu if not last else r.choice([0, 1, 1, mtu - 1, mtu, r.randrange(1, mtu + 1)]) or int(not first)
+                plan[psn] = self.packet(qp, opcode, psn, length, msn=msn, rqmsn=rqmsn, immediate=r.choice(usable))
+                psn = (psn + 1) & MASK24
+            msn   = (msn + 1) & 0xffff
+            rqmsn = (rqmsn + imm) & 0xffff
+        self.plans[qp] = plan
+
+    def packet(self, qp, opcode, psn, length, **values):
+        r, m, q = self.random, self.model, self.model.lives[qp]
+        usable  = [n for n, row in m.regions.items() if row["valid"] and row["rights"] & 2]
+        number  = r.choice(usable)
+        row     = m.regions[number]
+        offset  = r.choice([0, row["length"] - length, r.randrange(row["length"] - length + 1)])
+        return dict(opcode=opcode, p_key=q.attributes["p_key"], dest_qp=q.attributes["generation"] << 16 | qp, psn=psn, length=length,
+            stored=int(length > 0), va=row["base"] + offset if length else r.getrandbits(64),
+            rkey=number << 8 | row["variant"] if length else r.getrandbits(32), total=r.randrange(length, 1 << 24), **values)
+
+    def dress(self, p):
+        """What differs from copy to copy of a packet."""
+        r = self.random
+        return {**p, "a": int(r.random() < 0.05), "rtx": int(r.random() < 0.05), "ce": int(r.random() < 0.05), "entropy": r.getrandbits(16),
+            "offset": r.randrange(8), "plane": r.getrandbits(1), "timestamp": r.getrandbits(16), "probe_id": r.getrandbits(16)}
+
+    def next(self):
+        r, m = self.random, self.model
+        qp   = r.choice(list(self.plans))
+        q, plan = m.lives[qp], self.plans[qp]
+        missing = [psn for psn in ((q.expected + i) & MASK24 for i in range(m.config.mpr)) if psn in plan and psn not in q.arrived and
+            not (PACKET_TYPES[plan[psn]["opcode"]].imm and (plan[psn]["rqmsn"] - q.rqmsn) & 0xffff >= m.config.max_wimm)]
+        dice = r.random()
+        if dice < 0.06:
+            return self.dress(dict(opcode=Opcode.PROBE, p_key=q.attributes["p_key"], dest_qp=q.attributes["generation"] << 16 | qp,
+                psn=r.getrandbits(24), length=0, stored=0, va=0, rkey=0, total=0, msn=0, rqmsn=0, immediate=0))
+        if dice < 0.12:
+            distance = r.choice([0, 1, r.randrange(1 << 10), (1 << 23) - 1 - m.config.mpr])
+            p = dict(plan[q.expected] if q.expected in plan else self.packet(qp, Opcode.WRITE_ONLY, 0, 8, msn=0, rqmsn=0, immediate=0))
+            return self.dress({**p, "psn": (q.expected + m.config.mpr + distance) & MASK24})
+        if dice < 0.18 or not missing:
+            p = self.packet(qp, Opcode.WRITE_ONLY, 0, r.choice([0, 64]), msn=0, rqmsn=0, immediate=0)
+            return self.dress({**p, "psn": (q.expected - r.choice([1, 1, 2, r.randrange(1, 1 << 10), 1 << 23])) & MASK24})
+        if dice < 0.26 and q.arrived:
+            psn = r.choice(list(q.arrived))
+            return self.dress(plan[psn])
+        if dice < 0.42:
+            return self.spoil(qp, dict(plan[r.choice(missing)]), r.choice(HOSTILE))
+        return self.dress(plan[missing[0] if r.random() < 0.35 else r.choice(missing[:r.choice([4, 20, 128])])])
+
+    def spoil(self, qp, p, how):
+        r, m, q = self.random, self.model, self.model.lives[qp]
+        rows = m.regions
+        def memory(number, offset, length=64):
+            row = rows[number]
+            p.update(opcode=Opcode.WRITE_ONLY, length=length, stored=1, total=length, rkey=number << 8 | row["variant"],
+                va=(row["base"] + offset) & (2**64 - 1))
+        good = next(n for n, row in rows.items() if row["valid"] and row["rights"] & 2)
+        if how == "generation":
+            p["dest_qp"] ^= 1 << r.randrange(16, 24)
+        elif how == "index":
+            p["dest_qp"] ^= m.config.queue_pairs << r.randrange(10)
+        elif how == "p_key":
+            p["p_key"] ^= 1 << r.randrange(16)
+        elif how == "rights":
+            memory(next(n for n, row in rows.items() if row["valid"] and not row["rights"] & 2), 0)
+        elif how == "invalid_region":
+            memory(next(n for n, row in rows.items() if not row["valid"]), 0)
+        elif how == "below_base":
+            memory(good, -r.choice([1, 64]))
+        elif how == "past_end":
+            memory(good, rows[good]["length"] - r.choice([1, 63]))
+        elif how == "past_2_64":
+            memory(good, 0)
+            p["va"] = 2**64 - r.choice([1, 32, 63])
+        elif how in ("variant", "key_index"):
+            memory(good, 0)
+            p["rkey"] ^= 1 << r.randrange(8) if how == "variant" else m.config.regions << (8 + r.randrange(16))
+        elif how == "total":
+            memory(good, 0)
+            p["total"] = 63
+        elif how == "length":
+            mtu = 256 << q.attributes["mtu"]
+            p.update(opcode=r.choice([Opcode.WRITE_FIRST, Opcode.WRITE_MIDDLE]), length=r.choice([0, 1, mtu - 1]))
+            if r.random() < 0.3:
+                p.update(opcode=Opcode.WRITE_LAST, length=0)
+            p["stored"] = int(p["length"] > 0)
+        else:
+            p.update(opcode=Opcode.WRITE_ONLY_IMM, length=0, stored=0, rqmsn=q.rqmsn)
+            if how == "rqmsn_above":
+                p["rqmsn"] = (q.rqmsn + r.choice([m.config.max_wimm, 1 << 15])) & 0xffff
+            elif how == "rqmsn_below":
+                p["rqmsn"] = (q.rqmsn - 1) & 0xffff
+            elif how == "signal_range":
+                p["immediate"] = m.config.signals << r.randrange(20)
+            elif how == "signal_invalid":
+                p["immediate"] = next(n for n, row in m.signals.items() if not row["valid"])
+            else:
+                p["immediate"] = next(n for n, row in m.signals.items() if row["valid"] and not row["any_qp"] and row["qp"] != qp)
+        return self.dress(p)
+
+# Beats --------------------------------------------------------------------------------------------
+
+def beat_of(p, random):
+    """The packet as it comes from the parser."""
+    if p["opcode"] == Opcode.PROBE:
+        body, ts = PETH.pack(probe_id=p["probe_id"], tx_timestamp=p["timestamp"], ftype=1), 0
+    else:
+        ts   = int(p["timestamp"] != 0)
+        body = (METH.pack(rqmsn=p["rqmsn"], msn=p["msn"]) + TSETH.pack(tx_timestamp=p["timestamp"], ftype=1) +
+            RETH.pack(va=p["va"], rkey=p["rkey"], length=p["total"]) + IMMDT.pack(immediate=p["immediate"]))
+    keys = ("opcode", "p_key", "dest_qp", "a", "rtx", "psn", "entropy", "ce", "length", "offset", "stored", "plane")
+    return {**{k: p[k] for k in keys}, "ts": ts, "source": random.getrandbits(32), "body": int.from_bytes(body, "little")}
