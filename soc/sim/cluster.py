@@ -172,8 +172,9 @@ class Cluster:
             self._peers.add((a.index, b.index))
             a.peer(b.index, b.ip, b.macs, self.entropy_values(evs))
 
-    def connect(self, a, b, mtu=4096, evs=None, sack_trigger=None, timeout=None, guard_time=None, guard_packets=3, p_key=0xffff):
-        """A queue pair between two nodes, ready to send both ways. Times in ticks of 128 ns."""
+    def connect(self, a, b, mtu=4096, evs=None, sack_trigger=None, timeout=None, guard_time=None, guard_packets=3, p_key=0xffff,
+            psns=None):
+        """A queue pair between two nodes, ready to send both ways. Times in ticks of 128 ns; `psns`: first PSNs of a and b."""
         sizes = [256 << i for i in range(5)]
         if mtu not in sizes or mtu > self.config.max_mtu:
             known = ", ".join(str(s) for s in sizes if s <= self.config.max_mtu)
@@ -193,6 +194,8 @@ class Cluster:
                 guard_packets=guard_packets)
             qp.qpn[n.index] = generation << 16 | qp.index[n.index]
             psn[n.index]    = n.random.randrange(1 << 24)
+        if psns is not None:
+            psn = {a.index: psns[0], b.index: psns[1]}
         for n, far in ((a, b), (b, a)):
             writers[n.index](remote_qp=qp.qpn[far.index], peer=far.index, send_psn=psn[n.index], receive_psn=psn[far.index])
         return qp
