@@ -5,7 +5,7 @@
 jobs that must come out.
 """
 
-from gateware.common.headers import PACKET_TYPES, PETH, RETH, TSETH, IMMDT, METH, NackReason, Opcode, Syndrome
+from gateware.common.headers import IMMDT, METH, PACKET_TYPES, PETH, RETH, TSETH, NackReason, Opcode, Syndrome
 from gateware.common.layouts import WriteKind, due_fields
 
 MASK24 = 0xffffff

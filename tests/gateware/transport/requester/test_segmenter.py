@@ -1,0 +1,286 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Segmenter: every token becomes its packets, in order, within the window, once; a failed queue pair flushes.
+
+A model per queue pair knows the packets that its tokens must give. The tests play the doorbell (it
+fills rings), the acknowledger (it opens the window) and the resend block (it answers picks).
+"""
+
+import random
+from types import SimpleNamespace
+
+import pytest
+
+from firmware.contract import QpError
+from gateware.common.table_ram import TableRAM
+from gateware.common.tables import QpState
+from gateware.host.doorbell import ring_entry_layout
+from gateware.transport.requester.scheduler import Scheduler
+from gateware.transport.requester.segmenter import Segmenter
+from tests.drivers.stream import StreamSink
+from tests.engines import simulate
+from tests.gateware.transport.harness import PSN, WINDOWS, Bench, Mirror, ahead, pulse, put, request, wait
+
+class Dut(Bench):
+    """A segmenter with its scheduler; the rings are written by the test."""
+    def __init__(self, config):
+        super().__init__(config)
+        self.ring      = TableRAM(ring_entry_layout(config), config.queue_pairs*config.ring_depth)
+        self.written   = TableRAM([("position", config.ring_bits + 1)], config.queue_pairs)
+        self.scheduler = Scheduler(config, wakers=3)
+        bell = SimpleNamespace(ring=self.ring, written=self.written)
+        self.block     = Segmenter(config, self.tables, self.send_state, self.ack_state, self.status, bell)
+        own = self.scheduler.wakes[0]
+        self.comb += [self.scheduler.source.connect(self.block.sink), own.valid.eq(self.block.wake.valid), own.qp.eq(self.block.wake.qp)]
+
+class QueuePair:
+    """What one queue pair must send."""
+    def __init__(self, rng, start, mtu):
+        self.rng, self.start, self.mtu = rng, start, mtu
+        self.unacked, self.next, self.retired, self.msn = start, start, 0, 0
+        self.tokens, self.packets, self.last = [], [], {}    # last: msn -> last PSN.
+        self.taken, self.ring, self.rqmsn, self.state = 0, 0, 0, QpState.RTS
+        self.expected = start
+
+    def post(self, token):
+        count = max(1, -(-token["length"]//(256 << self.mtu)))
+        msn   = len(self.tokens)
+        first = self.expected
+        self.expected = (first + count) % PSN
+        self.tokens.append(dict(token, first_psn=first, last_psn=(self.expected - 1) % PSN, rqmsn=self.rqmsn))
+        self.rqmsn += token["signal"]
+        self.packets += [((first + i) % PSN, msn) for i in range(count)]
+
+class World:
+    """Test side of one run."""
+    def __init__(self, dut, config, seed, stall):
+        self.dut, self.config, self.rng, self.stall = dut, config, random.Random(seed), stall
+        self.qps = [QueuePair(self.rng, self.rng.choice((PSN - 30, PSN - 1, 0, self.rng.getrandbits(24))), self.rng.randrange(5))
+                    for _ in range(config.queue_pairs)]
+        self.answers = []                      # Resends that must come out.
+        self.new, self.resent, self.full = 0, 0, 0
+        self.since = {}                        # Queue pair -> cycle since which a resend is pending.
+        self.now, self.done = 0, False
+        block = dut.block
+        self.consumed = StreamSink(block.consumed, seed=seed + 1, stall=stall)
+        self.credit   = StreamSink(block.credit, seed=seed + 2, stall=stall)
+
+    def moved(self, index, row):
+        q = self.qps[index]
+        q.next, q.ring, q.msn = row["next_psn"], row["ring"], row["msn"]
+
+    def started(self, index, row):
+        qp, slot = divmod(index, self.config.messages)
+        q   = self.qps[qp]
+        msn = q.msn
+        assert slot == msn % self.config.messages and msn - q.retired < self.config.messages, "a record in use is overwritten"
+        token = q.tokens[msn]
+        assert {n: row[n] for n in token} == token
+
+    def watch(self):
+        """Checks each packet when it is first offered and when it is taken."""
+        yield "passive"
+        source, held, ready = self.dut.block.source, None, 0
+        fields = [source.qp, source.psn, source.message, source.msn, source.rtx, source.a]
+        while True:
+            self.now += 1
+            if (yield source.valid):
+                beat = yield fields
+                assert held in (None, beat), "an offered packet changed"
+                if held is None:
+                    self.check(*beat)
+                held = None if ready else beat
+            else:
+                assert held is None, "an offered packet was withdrawn"
+            ready = int(self.rng.random() >= self.stall)
+            yield source.ready.eq(ready)
+            yield
+
+    def check(self, qp, psn, message, msn, rtx, a):
+        q = self.qps[qp]
+        assert q.state == QpState.RTS
+        if rtx:
+            assert self.answers.pop(0) == (qp, psn, message, msn) and a
+            self.resent += 1
+            return
+        assert q.taken < len(q.packets) and (psn, msn) == q.packets[q.taken]
+        assert message == msn % self.config.messages
+        outstanding = ahead(psn, q.unacked)
+        assert 0 <= outstanding < self.config.mpr, f"PSN {psn:#x} with {q.unacked:#x} unacknowledged is outside of the window"
+        assert a or outstanding != self.config.mpr - 1, "nobody asks for the acknowledgement that opens the window"
+        assert self.now - self.since.get(qp, self.now) <= 5, "a new packet left before a pending resend"
+        q.taken  += 1
+        self.new  += 1
+        self.full += outstanding == self.config.mpr - 1
+        if a and q.taken < len(q.packets):
+            assert outstanding == self.config.mpr - 1 or psn == q.tokens[msn]["last_psn"]
+        if q.taken == len(q.packets):
+            q.asked = a
+
+    def setup(self):
+        d = self.dut
+        for n, q in enumerate(self.qps):
+            yield from put(d.tables.queue_pair, n, state=QpState.RTS, mtu=q.mtu, send_psn=q.start)
+            yield from put(d.written, n, position=0)
+            yield from put(d.ack_state, n, unacked=q.start)
+            yield from put(d.status, n, state=QpState.RTS)
+            yield from request(d.block.init, qp=n)
+
+    def post(self, qp, length=None):
+        """One token, if the ring has room."""
+        q, depth, rng, d = self.qps[qp], self.config.ring_depth, self.rng, self.dut
+        position = len(q.tokens) % (2*depth)
+        if (position - q.ring) % (2*depth) == depth:
+            return False
+        mtu = 256 << q.mtu
+        if length is None:
+            length = rng.choice((0, 1, mtu - 1, mtu, mtu + 1, 3*mtu, 3*mtu - 1, rng.randrange(8*mtu), rng.randrange(100*mtu) if not rng.randrange(8) else 5))
+        token = dict(context=rng.randrange(self.config.contexts), page=rng.randrange(self.config.pages), signal=rng.getrandbits(1),
+            slot=rng.getrandbits(24), length=length)
+        q.post(token)
+        yield from put(d.ring, qp*depth + position % depth, **token)
+        yield from put(d.written, qp, position=(position + 1) % (2*depth))
+        yield from pulse(d.scheduler.wakes[1], qp)
+        return True
+
+    def acknowledge(self, qp, all_of_it=False):
+        q, rng = self.qps[qp], self.rng
+        span = ahead(q.next, q.unacked)
+        q_unacked = (q.unacked + (span if all_of_it else rng.randrange(span + 1))) % PSN
+        retired = q.retired
+        while retired < q.msn and ahead(q.tokens[retired]["last_psn"], q_unacked) < 0 and (all_of_it or rng.random() < 0.9):
+            retired += 1
+        q.unacked, q.retired = q_unacked, retired
+        yield from put(self.dut.ack_state, qp, unacked=q.unacked, msn=q.retired)
+        yield from pulse(self.dut.scheduler.wakes[2], qp)
+
+    def resend(self):
+        """Answers picks; queue pairs get pending resends at random."""
+        yield "passive"
+        pick, rng, pending = self.dut.block.pick, self.rng, 0
+        while True:
+            if not rng.randrange(60) and not self.done:
+                qp = rng.randrange(self.config.queue_pairs)
+                if not pending & (1 << qp):
+                    pending |= 1 << qp
+                    self.since[qp] = self.now + 1
+                yield self.dut.block.resend_any.eq(pending)
+            if (yield pick.valid):
+                qp, unacked, following = yield [pick.qp, pick.unacked, pick.next]
+                q = self.qps[qp]
+                assert following == q.next and 0 <= ahead(q.unacked, unacked) and 0 <= ahead(following, unacked) <= self.config.mpr
+                yield from wait(rng.randrange(1, 12))
+                found = int(rng.random() < 0.7 and self.qps[qp].state == QpState.RTS)
+                psn, msn = rng.getrandbits(24), rng.getrandbits(16)
+                if found:
+                    self.answers.append((qp, psn, msn % self.config.messages, msn))
+                if not found or not rng.randrange(3):
+                    pending &= ~(1 << qp)
+                    self.since.pop(qp, None)
+                yield [pick.done.eq(1), pick.found.eq(found), pick.psn.eq(psn), pick.msn.eq(msn), pick.message.eq(msn),
+                       self.dut.block.resend_any.eq(pending)]
+                yield
+                yield pick.done.eq(0)
+            yield
+
+    def drive(self, steps):
+        rng, count = self.rng, self.config.queue_pairs
+        yield from self.setup()
+        for _ in range(steps):
+            qp = rng.randrange(count)
+            if rng.random() < 0.5:
+                yield from self.post(qp)
+            elif rng.random() < 0.7:
+                yield from self.acknowledge(qp)
+            else:
+                yield from wait(rng.randrange(60))
+        self.done = True
+        yield from pulse(self.dut.scheduler.wakes[1], rng.randrange(count))
+        for n in range(200):                   # Everything leaves once acknowledgements come.
+            yield from self.acknowledge(n % count, all_of_it=True)
+            for _ in range(200):
+                yield
+            if all(q.taken == len(q.packets) for q in self.qps):
+                break
+        yield from wait(100)
+        for q in self.qps:
+            assert q.taken == len(q.packets), f"{len(q.packets) - q.taken} packets never left"
+            assert not q.packets or q.asked, "nobody asks for the acknowledgement of the last packet"
+        assert not self.answers
+
+    def run(self, *generators):
+        d = self.dut
+        mirrors = [Mirror(d.send_state, self.moved).run(), Mirror(d.block.messages, self.started).run()]
+        simulate(d, [*generators, self.watch(), self.resend(), self.consumed.run(), self.credit.run(), *mirrors], limit=100000)
+
+    def check_credits(self, errors=0):
+        tokens = sum(len(q.tokens) for q in self.qps)
+        assert len(self.consumed.beats) == len(self.credit.beats) == tokens
+        assert [b["page"] for b in self.consumed.beats] == [b["page"] for b in self.credit.beats]
+        assert all(b["consumed"] for b in self.credit.beats)
+        for n, q in enumerate(self.qps):
+            assert [b["page"] for b in self.credit.beats if b["qp"] == n] == [t["page"] for t in q.tokens]
+        assert sum(b["completed"] for b in self.credit.beats) == errors
+
+DUTS = {}
+
+def dut_of(mpr):
+    return DUTS.setdefault(mpr, Dut(WINDOWS[mpr]))
+
+@pytest.mark.parametrize("mpr", WINDOWS)
+@pytest.mark.parametrize("seed", range(2))
+def test_every_token_becomes_its_packets_within_the_window(mpr, seed):
+    world = World(dut_of(mpr), WINDOWS[mpr], seed, stall=(0.1, 0.6)[seed])
+    world.run(world.drive(700))
+    world.check_credits()
+    assert world.new > 400 and world.resent > 20 and world.full > 2
+
+def test_the_longest_message_is_cut_like_any_other():
+    world = World(dut_of(64), WINDOWS[64], 5, stall=0)
+    def drive():
+        q = world.qps[2]
+        q.mtu = 0
+        yield from world.setup()
+        world.done = True
+        yield from world.post(2, length=2**24 - 1)
+        yield from wait(40)
+        assert q.tokens[0]["last_psn"] == (q.start + 65535) % PSN
+        assert q.taken and q.next != q.start
+    world.run(drive())
+
+@pytest.mark.parametrize("seed", range(2))
+def test_tokens_of_a_failed_queue_pair_are_flushed_with_its_reason(seed):
+    config = WINDOWS[64]
+    world  = World(dut_of(64), config, seed, stall=0.3)
+    world.done = True                          # No resends here.
+    def drive():
+        yield from world.setup()
+        for qp in range(config.queue_pairs):   # Queue pair 0 never gets ready to send.
+            state = QpState.INIT if qp == 0 else QpState.RTS
+            world.qps[qp].state = state
+            yield from put(world.dut.status, qp, state=state)
+        for _ in range(12):
+            for qp in range(config.queue_pairs):
+                yield from world.post(qp)
+            yield from wait(20)
+        for qp in (1, 2):
+            # The visit that is in progress may still offer its packet.
+            yield from put(world.dut.status, qp, state=QpState.ERROR, reason=QpError.RETRY_EXCEEDED)
+            yield from wait(80)
+            world.qps[qp].state = QpState.ERROR
+            yield from pulse(world.dut.scheduler.wakes[2], qp)
+        for _ in range(30):
+            yield from wait(60)
+            yield from world.acknowledge(3, all_of_it=True)
+            yield from world.post(0)
+            yield from world.post(1)
+        for _ in range(200):
+            yield from world.acknowledge(3, all_of_it=True)
+            yield from wait(100)
+    world.run(drive())
+    failed = [b for b in world.credit.beats if b["completed"]]
+    world.check_credits(errors=len(failed))
+    for b in world.credit.beats:
+        expected = {0: QpError.TOKEN_STATE, 1: QpError.RETRY_EXCEEDED, 2: QpError.RETRY_EXCEEDED}.get(b["qp"], 0)
+        assert b["error"] == (expected if b["completed"] else 0)
+    assert sum(b["qp"] == 0 for b in failed) == len(world.qps[0].tokens)
+    assert sum(b["qp"] == 1 for b in failed) >= 30 and not any(b["qp"] == 3 for b in failed)
