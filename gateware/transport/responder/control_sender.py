@@ -84,13 +84,17 @@ class ControlSender(LiteXModule):
         ev         = tables.ev.reader()
         slot       = Signal(config.qp_bits + 2)
         qp         = slot[2:]
-        cursor     = Signal(config.ev_bits)
+        self.cursors = cursors = TableRAM([("cursor", config.ev_bits)], config.peers)
+        place      = cursors.reader()
+        cursor     = Signal(config.ev_bits)               # Next entropy value of the peer to be probed.
         number     = attributes.row.peer[:config.peer_bits]
         self.comb += [
-            row.index.eq(slot), attributes.index.eq(qp), peer.index.eq(number),
+            row.index.eq(slot), attributes.index.eq(qp), *[t.index.eq(number) for t in (peer, place, cursors)],
+            cursor.eq(Mux(place.row.cursor >= peer.row.ev_count, 0, place.row.cursor)),
             ev.index.eq(Cat(cursor, number)), clear_slot.eq(slot),
         ]
         following = sized(self, cursor + 1, config.ev_bits + 1, "cursor_after")
+        self.comb += cursors.row.cursor.eq(Mux(following >= peer.row.ev_count, 0, following))
 
         # Round robin: first behind the last one served, else from 0.
         served = sized(self, slot + 1, config.qp_bits + 3, "served")
@@ -163,9 +167,7 @@ class ControlSender(LiteXModule):
             s.valid.eq(1),
             If(s.ready,
                 *[If(kind == k, pulse.eq(1)) for k, pulse in sent.items()],
-                If(kind == Kind.PROBE,
-                    NextValue(cursor, Mux(following >= peer.row.ev_count, 0, following))
-                ),
+                cursors.we.eq(kind == Kind.PROBE),
                 NextState("IDLE")
             )
         )
