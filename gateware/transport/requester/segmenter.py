@@ -113,6 +113,10 @@ class Segmenter(LiteXModule):
             messages.row.rqmsn.eq(state.row.rqmsn),
         ]
 
+        # Ask for an acknowledgement: nothing follows, or the window closes. Decided once per visit, since
+        # an offered packet must not change when a token or an acknowledgement comes meanwhile.
+        ask = Signal()
+
         # What is left to tell of a token that has left its ring.
         page   = Signal(config.page_bits)
         failed = Signal()
@@ -157,6 +161,8 @@ class Segmenter(LiteXModule):
         fsm.act("DECIDE",
             NextValue(page, ring.row.page),
             NextValue(failed, 0),
+            NextValue(ask, closing | Mux(state.row.active, (state.row.next_psn == state.row.last_psn) & ~waiting,
+                (count == 0) & last_token)),
             NextState("IDLE"),
             If(life.row.state != QpState.RTS,
                 If(waiting, NextState("FLUSH"))
@@ -196,7 +202,7 @@ class Segmenter(LiteXModule):
             self.source.psn.eq(state.row.next_psn),
             self.source.msn.eq(this_msn),
             self.source.message.eq(this_msn[:config.message_bits]),
-            self.source.a.eq((state.row.next_psn == state.row.last_psn) & ~waiting | closing),
+            self.source.a.eq(ask),
             *keep,
             send_state.row.next_psn.eq(next_psn),
             send_state.row.active.eq(state.row.next_psn != state.row.last_psn),
@@ -212,7 +218,7 @@ class Segmenter(LiteXModule):
         )
         fsm.act("SEND-START",
             self.source.valid.eq(1),
-            self.source.a.eq((count == 0) & last_token | closing),
+            self.source.a.eq(ask),
             self.source.psn.eq(state.row.next_psn),
             self.source.msn.eq(state.row.msn),
             self.source.message.eq(state.row.msn[:config.message_bits]),
