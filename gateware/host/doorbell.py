@@ -43,7 +43,7 @@ class Doorbell(LiteXModule):
     credit:        credit_layout; what the page's owner must hear of a refused token.
     wake:          `valid` for one cycle with the `qp` that has new work.
     consumed:      `valid` for one cycle with the `page` one of whose tokens has left its ring.
-    init, init_page: clear the ring of a queue pair, the quota count of a page.
+    init, init_page: clear the ring of a queue pair; the quota count and the half tokens of a page.
     ring:          TableRAM of ring entries, index = queue pair * ring_depth + position.
     written:       TableRAM, per queue pair: ring write position with a wrap bit.
     """
@@ -106,6 +106,7 @@ class Doorbell(LiteXModule):
         into   = Signal(66)                       # Offset in the region; bit 65: below its base.
         rest   = Signal(65)                       # Room in the region after `into`; bit 64: none.
         reason = Signal(8)
+        concerned = Signal(16)                    # Queue pair of a refused token; 0 when it named none.
         first  = sized(self, page.row.first + on_page, 17, "first_context")
         wanted = sized(self, waits.row.count + 1, 17, "waiting_after")
         used   = sized(self, written.row.position - send.row.ring, config.ring_bits + 1, "ring_used")
@@ -135,7 +136,7 @@ class Doorbell(LiteXModule):
             self.credit.consumed.eq(1),
             self.credit.completed.eq(1),
             self.credit.error.eq(reason),
-            self.credit.qp.eq(context.row.qp),
+            self.credit.qp.eq(concerned),
             self.wake.qp.eq(qp),
         ]
 
@@ -143,16 +144,16 @@ class Doorbell(LiteXModule):
         self.fsm = fsm = FSM(reset_state="IDLE")
         fsm.act("IDLE",
             NextValue(reason, 0),
+            NextValue(concerned, 0),
             If(self.init.valid,
                 self.written.index.eq(self.init.qp),
                 self.written.row.position.eq(0),
                 self.written.we.eq(1),
                 self.init.ready.eq(1)
             ).Elif(self.init_page.valid,
-                waiting.index.eq(self.init_page.page),
-                waiting.row.count.eq(0),
-                waiting.we.eq(1),
-                self.init_page.ready.eq(1)
+                NextValue(page_number, self.init_page.page),
+                NextValue(on_page, 0),
+                NextState("CLEAR")
             ).Elif(self.consumed.valid,
                 self.consumed.ready.eq(1),
                 NextValue(page_number, self.consumed.page),
@@ -165,6 +166,16 @@ class Doorbell(LiteXModule):
                 NextValue(low,         self.sink.dwords[0]),
                 NextValue(high,        self.sink.dwords[1]),
                 If(~outside, NextState("STORE"))
+            )
+        )
+        # A page's new owner finds no tokens counted, and no half token of the owner before.
+        fsm.act("CLEAR",
+            waiting.we.eq(1),
+            halves.we.eq(1),
+            NextValue(on_page, on_page + 1),
+            If(on_page == 63,
+                self.init_page.ready.eq(1),
+                NextState("IDLE")
             )
         )
         fsm.act("LEFT", NextState("COUNT-DOWN"))
@@ -233,6 +244,7 @@ class Doorbell(LiteXModule):
              ~start[64] & (into[64:66] == 0) & ~rest[64] & (rest[:64] >= length)))
         fsm.act("CHECK",
             NextState("REFUSE"),
+            NextValue(concerned, context.row.qp),
             If(~context.row.valid | (context.row.qp >= config.queue_pairs),
                 NextValue(reason, QpError.TOKEN_CONTEXT)
             ).Elif(((op != 1) & (op != 2)) | (token.flags != 0),
