@@ -104,7 +104,9 @@ class Resend(LiteXModule):
         distance = sized(self, psn - record.row.first_psn, 24, "psn_after_first")
 
         next_piece = sized(self, piece + 1, 18, "next_piece")
-        past_end   = sized(self, Cat(C(0, 6), next_piece) - next_psn, 24, "past_end")
+        # Its message may have been retired since the bit was seen: then no record holds the PSN.
+        rest       = sized(self, record.row.last_psn - psn, 24, "psns_to_the_end")
+        inside     = sized(self, ~distance[23] & ~rest[23], 1, "psn_is_inside")
 
         any_set, any_clear = Signal(), Signal()
         this_qp = one_hot(self, qp, config.queue_pairs, "this_qp")
@@ -165,7 +167,8 @@ class Resend(LiteXModule):
             NextState("IDLE")
         )
         self.comb += self.wake.qp.eq(qp)
-        # Take: from the piece of the oldest PSN on; what is no longer wanted is cleared on the way.
+        # Take: from the piece of the oldest PSN on through all rows; what is no longer wanted is cleared on
+        # the way, also where the window has passed, before a new PSN can take its place.
         fsm.act("TAKE-READ", NextState("TAKE"))
         fsm.act("TAKE",
             pending.we.eq(1),
@@ -178,7 +181,7 @@ class Resend(LiteXModule):
                 dropped.eq((now.row.bits & not_below & upto & acked.row.acked) != 0),
                 NextValue(piece, next_piece),
                 NextValue(pieces, pieces + 1),
-                If((pieces == rows) | ~past_end[23],
+                If(pieces == rows,                      # The first row once more, now as the window's other end.
                     any_clear.eq(1),
                     NextValue(pick.found, 0),
                     NextState("DONE")
@@ -196,7 +199,7 @@ class Resend(LiteXModule):
         fsm.act("SEARCH-READ", NextState("SEARCH"))
         fsm.act("SEARCH",
             If(width <= 1,
-                NextValue(pick.found, width == 1),
+                NextValue(pick.found, (width == 1) & inside),
                 NextValue(pick.psn, psn),
                 NextValue(pick.msn, bottom),
                 NextValue(pick.message, bottom[:config.message_bits]),
