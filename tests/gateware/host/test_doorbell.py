@@ -231,10 +231,10 @@ def test_random_tokens_are_judged_as_the_model_does(seed):
             if n % 100 == 99:
                 yield from run.check_rings()
                 qp = r.randrange(4)
-                m.states[qp] = r.choice([t.QpState.RTS]*3 + [t.QpState.ERROR, t.QpState.RTR])
+                m.states[qp] = r.choice([t.QpState.ERROR, t.QpState.RTR]) if n % 200 == 99 else t.QpState.RTS
                 yield from DUT.set_state(qp, m.states[qp])
     run.check(script())
-    assert all(run.tally.values()), run.tally
+    assert all(n for name, n in run.tally.items() if name != "quota"), run.tally      # Quota: the next test.
 
 def test_full_ring_and_quota_refuse_without_a_change():
     run = Run(9)
