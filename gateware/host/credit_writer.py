@@ -9,10 +9,9 @@ that the last tokens of a burst are seen too. Counts are the card's; the owner n
 from functools import reduce
 from operator import or_
 
-from migen import *
-
 from litex.gen import LiteXModule
 from litex.soc.interconnect import stream
+from migen import *
 
 from gateware.common.arbiter import RoundRobinArbiter
 from gateware.common.arithmetic import sized

@@ -9,10 +9,9 @@ on the high half. A token that fails a check is dropped, counted, and shows in i
 the doorbell never waits for a queue pair. One token takes 10 cycles.
 """
 
-from migen import *
-
 from litex.gen import LiteXModule
 from litex.soc.interconnect.stream import Endpoint
+from migen import *
 
 from firmware.contract import QpError
 from gateware.common.arithmetic import sized

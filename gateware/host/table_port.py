@@ -5,14 +5,11 @@ Writing a queue pair starts a new life (its owners clear what they hold, one aft
 status last); writing a page clears its counts; writing a signal clears its count unless it adds.
 """
 
-from migen import *
-
 from litex.gen import LiteXModule
-from litex.soc.interconnect.stream import Endpoint
+from migen import *
 
 from gateware.common import tables as t
 from gateware.common.table_ram import TableRAM
-from gateware.transport.queue_pair import init_endpoint
 
 class Tables(LiteXModule):
     """The tables that a driver writes, as TableRAMs named like their rows."""

@@ -14,9 +14,8 @@ Writing a row of QUEUE_PAIR starts a new life: every owner gets an `init` reques
 and clears what it holds of that queue pair before the next owner is asked.
 """
 
-from migen import *
-
 from litex.soc.interconnect.stream import Endpoint
+from migen import *
 
 # Layouts ------------------------------------------------------------------------------------------
 

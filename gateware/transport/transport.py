@@ -11,21 +11,20 @@
 This file holds connections only; each block says what it does.
 """
 
-from migen import *
-
 from litex.gen import LiteXModule
 from litex.soc.interconnect import stream
+from migen import *
 
 from firmware.contract import CommandKind
 from gateware.common.arbiter import RoundRobinArbiter
 from gateware.common.counters import Counters
 from gateware.common.headers import Opcode
-from gateware.common.layouts import command_layout, doorbell_layout, received_layout, send_layout
+from gateware.common.layouts import command_layout, received_layout, send_layout
 from gateware.common.table_ram import TableRAM
 from gateware.host.credit_writer import CreditWriter
 from gateware.host.doorbell import Doorbell
 from gateware.host.table_port import TablePort, Tables
-from gateware.transport.queue_pair import (CHUNK, ack_state_layout, chunks, scoreboard_layout, send_state_layout, status_layout)
+from gateware.transport.queue_pair import ack_state_layout, chunks, scoreboard_layout, send_state_layout, status_layout
 from gateware.transport.requester.acknowledger import Acknowledger
 from gateware.transport.requester.deadline import Deadline
 from gateware.transport.requester.packet_sender import PacketSender

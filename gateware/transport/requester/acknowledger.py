@@ -15,10 +15,9 @@ A SACK takes about 20 cycles plus 3 per hole; a hole report that finds the event
 for the next SACK. Sources: mrc-facts 2.8 to 2.10, 3.6, 4.2; design idea of ripe holes.
 """
 
-from migen import *
-
 from litex.gen import LiteXModule
 from litex.soc.interconnect import stream
+from migen import *
 
 from firmware.contract import EventKind
 from gateware.common.arithmetic import below, highest_one, lowest_one, one_hot, sized

@@ -7,10 +7,9 @@ sees with what it saw, so nobody has to start or stop a timer. Lateness of a rep
 per queue pair.
 """
 
-from migen import *
-
 from litex.gen import LiteXModule
 from litex.soc.interconnect import stream
+from migen import *
 
 from firmware.contract import EventKind
 from gateware.common.arithmetic import sized

@@ -6,15 +6,26 @@ still wanted (a resend may have been acknowledged meanwhile, the queue pair may 
 the next entropy value of the peer, and hands the header values to the packet builder.
 """
 
-from migen import *
-
 from litex.gen import LiteXModule
 from litex.soc.interconnect import stream
+from migen import *
 
 from firmware.contract import EventKind
 from gateware.common.arithmetic import bit_of, sized
 from gateware.common.counters import Counters
-from gateware.common.headers import DATA_BODY_BYTES, DATA_IMMDT, DATA_METH, DATA_RETH, DATA_TSETH, IMMDT, METH, PACKET_TYPES, RETH, TSETH, Dscp
+from gateware.common.headers import (
+    DATA_BODY_BYTES,
+    DATA_IMMDT,
+    DATA_METH,
+    DATA_RETH,
+    DATA_TSETH,
+    IMMDT,
+    METH,
+    PACKET_TYPES,
+    RETH,
+    TSETH,
+    Dscp,
+)
 from gateware.common.layouts import event_layout, payload_layout, send_layout
 from gateware.common.table_ram import TableRAM
 from gateware.common.tables import QpState

@@ -6,10 +6,9 @@ is taken. The segmenter takes all pending bits of a queue pair before it sends a
 bit can never come to mean a later PSN of the same place in the window.
 """
 
-from migen import *
-
 from litex.gen import LiteXModule
 from litex.soc.interconnect.stream import Endpoint
+from migen import *
 
 from gateware.common.arithmetic import below, lowest_one, one_hot, sized
 from gateware.common.counters import Counters

@@ -9,10 +9,9 @@ that, so a wake can never be lost: at worst a queue pair is looked at once too o
 from functools import reduce
 from operator import or_
 
-from migen import *
-
 from litex.gen import LiteXModule
 from litex.soc.interconnect.stream import Endpoint
+from migen import *
 
 from gateware.common.arithmetic import below, lowest_one, one_hot, sized
 

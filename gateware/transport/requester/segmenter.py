@@ -7,17 +7,16 @@ its context rebuilds every packet of it, now or in a resend. The hard rule PSN <
 (mrc-facts 3.2) is enforced here. A visit takes 6 to 9 cycles, a resend about 25.
 """
 
-from migen import *
-
 from litex.gen import LiteXModule
 from litex.soc.interconnect.stream import Endpoint
+from migen import *
 
 from firmware.contract import QpError
 from gateware.common.arithmetic import sized
 from gateware.common.counters import Counters
 from gateware.common.table_ram import TableRAM
 from gateware.common.tables import QpState
-from gateware.transport.queue_pair import credit_layout, init_endpoint, message_layout, send_state_layout
+from gateware.transport.queue_pair import credit_layout, init_endpoint, message_layout
 
 def packet_request_layout(config):
     """One packet to rebuild: its queue pair, its PSN, and the record of its message."""

@@ -7,10 +7,9 @@ The same path serves new packets and resends, so a resend needs no stored packet
 descriptor (design idea: the token is also the retransmission state). One packet per 8 cycles.
 """
 
-from migen import *
-
 from litex.gen import LiteXModule
 from litex.soc.interconnect.stream import Endpoint
+from migen import *
 
 from gateware.common.arithmetic import sized
 from gateware.common.headers import Opcode

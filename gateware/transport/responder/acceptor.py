@@ -19,16 +19,28 @@ PSN relative to the expected one (mrc-facts 4.2; window = MPR):
 One packet takes about 12 cycles, 10 more when a SACK is due, 1 per PSN walked, 5 per flag.
 """
 
-from migen import *
-
 from litex.gen import LiteXModule
 from litex.soc.interconnect import stream
+from migen import *
 
 from firmware.contract import EventKind
 from gateware.common.arithmetic import one_hot, sized
 from gateware.common.counters import Counters
-from gateware.common.headers import (DATA_IMMDT, DATA_METH, DATA_RETH, DATA_TSETH, IMMDT, METH, PACKET_TYPES, PETH, RETH, TSETH,
-                                     NackReason, Opcode, Syndrome)
+from gateware.common.headers import (
+    DATA_IMMDT,
+    DATA_METH,
+    DATA_RETH,
+    DATA_TSETH,
+    IMMDT,
+    METH,
+    PACKET_TYPES,
+    PETH,
+    RETH,
+    TSETH,
+    NackReason,
+    Opcode,
+    Syndrome,
+)
 from gateware.common.layouts import WriteKind, due_fields, event_layout, received_layout, write_job_layout
 from gateware.common.table_ram import TableRAM
 from gateware.common.tables import QpState, Rights, SignalMode

@@ -7,10 +7,9 @@ and receive never waits for transmit. Control packets answer on the plane and wi
 of the packet that caused them. Probes leave from here too, on the next entropy value of the peer.
 """
 
-from migen import *
-
 from litex.gen import LiteXModule
 from litex.soc.interconnect import stream
+from migen import *
 
 from gateware.common.arithmetic import below, lowest_one, one_hot, sized
 from gateware.common.counters import Counters
