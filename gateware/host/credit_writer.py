@@ -53,7 +53,7 @@ class CreditWriter(LiteXModule):
 
         # Clients, through small queues, round robin.
         self.arbiter = arbiter = RoundRobinArbiter(credit_layout(config), clients)
-        for sink, port in zip(self.sinks, arbiter.sinks):
+        for sink, port in zip(self.sinks, arbiter.sinks, strict=True):
             fifo = stream.SyncFIFO(credit_layout(config), 8)
             self.submodules += fifo
             self.comb += [sink.connect(fifo.sink), fifo.source.connect(port)]

@@ -51,7 +51,7 @@ class ReceiveDispatcher(LiteXModule):
         self.arbiter = arbiter = RoundRobinArbiter(received_layout(config), config.planes)
         answer = Signal()
         self.comb += [
-            *[sink.connect(port) for sink, port in zip(self.sinks, arbiter.sinks)],
+            *[sink.connect(port) for sink, port in zip(self.sinks, arbiter.sinks, strict=True)],
             self.plane.eq(arbiter.grant),
             answer.eq((arbiter.source.opcode == Opcode.ACKNOWLEDGE) | (arbiter.source.opcode == Opcode.SACK) |
                       (arbiter.source.opcode == Opcode.NACK)),
@@ -159,7 +159,7 @@ class Transport(LiteXModule):
         self.pending  = pending  = stream.SyncFIFO(packet_descriptor_layout(config), 16)
         self.read     = wqe.read
         self.packets, self.payload, self.to_builder = sender.packets, sender.payload, sender.to_builder
-        for waker, wake in zip((bell.wake, segmenter.wake, resend.wake, acknowledger.wake), scheduler.wakes):
+        for waker, wake in zip((bell.wake, segmenter.wake, resend.wake, acknowledger.wake), scheduler.wakes, strict=True):
             self.comb += [wake.valid.eq(waker.valid), wake.qp.eq(waker.qp)]
         self.comb += [
             scheduler.source.connect(segmenter.sink),
@@ -183,7 +183,8 @@ class Transport(LiteXModule):
         self.small = credits.source
         self.comb += [
             credits.tick.eq(tick),
-            *[client.connect(sink) for client, sink in zip((bell.credit, segmenter.credit, acknowledger.credit), credits.sinks)],
+            *[client.connect(sink) for client, sink in
+                zip((bell.credit, segmenter.credit, acknowledger.credit), credits.sinks, strict=True)],
         ]
         # Packets in.
         self.dispatcher = dispatcher = ReceiveDispatcher(config)
@@ -210,7 +211,7 @@ class Transport(LiteXModule):
         # Constants of the card, time.
         for block in (sender, control):
             self.comb += [block.own_ip.eq(self.own_ip), block.udp_port.eq(self.udp_port),
-                          *[mine.eq(given) for mine, given in zip(block.own_macs, self.own_macs)]]
+                          *[mine.eq(given) for mine, given in zip(block.own_macs, self.own_macs, strict=True)]]
         for block in (sender, control, acknowledger, deadline, acceptor):
             self.comb += block.time.eq(self.time)
 

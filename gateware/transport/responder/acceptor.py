@@ -97,7 +97,7 @@ class Acceptor(LiteXModule):
         qp       = p.dest_qp[:config.qp_bits]
         meth     = p.body[8*DATA_METH:8*(DATA_METH + METH.length)]
         reth     = p.body[8*DATA_RETH:8*(DATA_RETH + RETH.length)]
-        msn, rqmsn = METH.field(meth, "msn"), METH.field(meth, "rqmsn")
+        rqmsn    = METH.field(meth, "rqmsn")
         va, rkey, total = (RETH.field(reth, f) for f in ("va", "rkey", "length"))
         immediate = IMMDT.field(p.body[8*DATA_IMMDT:], "immediate")
         stamp     = Signal(16)
@@ -187,7 +187,8 @@ class Acceptor(LiteXModule):
         close       = sized(self, r.highest - 63, 24, "highest_minus_63")
         close_ahead = sized(self, close - r.expected, 24, "close_ahead")
         base        = Signal(24)
-        base_next   = sized(self, Mux((reach[23] == 0) & (reach[6:] != 0), start_low, Mux(close_ahead[23], r.expected, close)), 24, "base_next")
+        base_late   = sized(self, Mux(close_ahead[23], r.expected, close), 24, "base_late")
+        base_next   = sized(self, Mux((reach[23] == 0) & (reach[6:] != 0), start_low, base_late), 24, "base_next")
         last_covered = sized(self, r.highest - base, 24, "last_covered")
         base_plus   = sized(self, base + 64, 24, "base_plus")
         first_bits  = Signal(64)

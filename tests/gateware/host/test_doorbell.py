@@ -39,7 +39,7 @@ REASON = {"context": QpError.TOKEN_CONTEXT, "format": QpError.TOKEN_FORMAT, "slo
 class Model:
     """What the driver wrote, the rings and the pages' counts, as lists."""
     def __init__(self, random):
-        r = self.random = random
+        self.random = random
         self.pages = [dict(valid=1, first=4, count=40, quota=5), dict(valid=1, first=40, count=30, quota=7)]
         self.regions = [
             dict(valid=1, variant=7,  rights=1, base=0x1000, length=0x10000, bus=0),
@@ -63,7 +63,8 @@ class Model:
         good = dict(valid=1, qp=n % 4, op=r.choice([1, 2]), length=length, max_length=row["length"]//16, slots=slots, local_stride=stride,
             local_base=row["base"] + r.randrange(row["length"]//4), lkey=region << 8 | row["variant"])
         spoiled = [
-            {}, {}, {}, {}, {"valid": 0}, {"qp": r.choice([4, 1 << 15])}, {"op": r.choice([0, 3, 15])}, {"lkey": 2 << 8 | 9}, {"lkey": 3 << 8 | 10},
+            {}, {}, {}, {}, {"valid": 0}, {"qp": r.choice([4, 1 << 15])}, {"op": r.choice([0, 3, 15])}, {"lkey": 2 << 8 | 9},
+            {"lkey": 3 << 8 | 10},
             {"lkey": good["lkey"] ^ 1}, {"lkey": good["lkey"] | 1 << r.randrange(10, 32)}, {"local_base": row["base"] - 1},
             {"local_base": 2**64 - 16, "local_stride": 2**32 - 1, "slots": 2**24 - 1},
             {"local_base": (row["base"] + row["length"] - 8) % 2**64, "max_length": 2**24 - 1},
@@ -200,10 +201,12 @@ class Run:
         assert self.wakes == self.wanted_wakes
         assert counts == {f"token_{n}": self.tally[n] for n in REASON} | {"tokens": self.tally["accepted"]}
 
-def token(r, **values):
-    row = dict(length=r.choice([0, 1, 16, 256, 257, 4096, r.getrandbits(24)]), slot=r.choice([0, 0, 1, r.randrange(9), r.getrandbits(24)]),
-        flag_default=int(r.random() < 0.3), flags=0 if r.random() < 0.97 else 1 << r.randrange(11), op=r.choice([0, 0, 1, 2, 1, 2, r.randrange(16)]))
-    return t.TOKEN.pack(**row | values)
+def token(r):
+    """A random token."""
+    return t.TOKEN.pack(length=r.choice([0, 1, 16, 256, 257, 4096, r.getrandbits(24)]),
+        slot=r.choice([0, 0, 1, r.randrange(9), r.getrandbits(24)]),
+        flag_default=int(r.random() < 0.3), flags=0 if r.random() < 0.97 else 1 << r.randrange(11),
+        op=r.choice([0, 0, 1, 2, 1, 2, r.randrange(16)]))
 
 # Tests --------------------------------------------------------------------------------------------
 

@@ -175,9 +175,8 @@ def test_flag_is_never_raised_without_the_right():
     run = Run(bench(64), 12)
     def script():
         def imm(i, rqmsn, number):
-            q = run.model.lives[1]
-            return run.traffic.dress(run.traffic.packet(1, Opcode.WRITE_ONLY_IMM, (first + i) & MASK24, 8, msn=i, rqmsn=rqmsn, immediate=number)
-                | {"dest_qp": q.attributes["generation"] << 16 | 1})
+            return run.traffic.dress(run.traffic.packet(1, Opcode.WRITE_ONLY_IMM, (first + i) & MASK24, 8, msn=i, rqmsn=rqmsn,
+                immediate=number))
         yield from run.regions()
         yield from run.signals(s3={}, s4={})
         yield from run.life(1)
