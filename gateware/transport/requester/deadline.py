@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Deadlines: one per queue pair, set by firmware, watched by a walker that visits them in turn.
 
-A queue pair is late when packets are outstanding and its oldest unacknowledged PSN has not moved
-for the interval. It is reported once; firmware arms the deadline again. The walker compares what it
+A queue pair is late when packets or messages are outstanding and its oldest unacknowledged PSN has not
+moved for the interval. (All packets may be acknowledged by a SACK while the Transport ACK of the last
+message is lost: a probe brings it again.) It is reported once; firmware arms the deadline again. The walker compares what it
 sees with what it saw, so nobody has to start or stop a timer. Lateness of a report: at most 3 cycles
 per queue pair.
 """
@@ -53,7 +54,7 @@ class Deadline(LiteXModule):
         waited = sized(self, self.time - now.row.start, 32, "waited")
         idle, moved, late = Signal(), Signal(), Signal()
         self.comb += [
-            idle.eq((acks.row.unacked == send.row.next_psn) | (life.row.state != QpState.RTS)),
+            idle.eq(((acks.row.unacked == send.row.next_psn) & (acks.row.msn == send.row.msn)) | (life.row.state != QpState.RTS)),
             moved.eq(acks.row.unacked != now.row.unacked),
             late.eq(~now.row.fired & (waited >= now.row.interval)),
             state.row.unacked.eq(acks.row.unacked),
