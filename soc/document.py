@@ -10,6 +10,7 @@ from soc/budget.py, so a figure or a bit position is written in one place.
 """
 
 import argparse
+import logging
 import sys
 from pathlib import Path
 
@@ -147,6 +148,7 @@ def main():
     parser = argparse.ArgumentParser(prog="python -m soc.document", description="Checks the generated parts of the documents.")
     parser.add_argument("--write", action="store_true", help="bring them up to date")
     write, stale = parser.parse_args().write, 0
+    logging.disable(logging.INFO)   # LiteX tells what it adds to the SoC.
     for name in PARTS:
         old = (DOCS/name).read_text(encoding="utf-8")
         new = up_to_date(name, old)
