@@ -121,6 +121,7 @@ class Acknowledger(LiteXModule):
         sample  = sized(self, self.time[:16] - stamp, 16, "rtt_sample")
         refused = sized(self, cack - unacked, 24, "refused_from_unacked") # NACK: cack holds its PSN.
         beyond  = sized(self, ~ahead[23] & (ahead > limit), 1, "beyond")
+        strange = sized(self, (opcode == Opcode.ACKNOWLEDGE) & (syndrome[5:] != 0), 1, "strange") # Neither ACK nor NAK.
 
         # A piece of the window: 64 aligned PSNs; which are in [low, high).
         piece   = Signal(18)
@@ -167,7 +168,7 @@ class Acknowledger(LiteXModule):
         self.comb += highest_one(bitmap, top, any_arrived)
         far      = sized(self, top - guard.row.packets, 9, "far_enough")
         far_count = Signal(7)
-        self.comb += far_count.eq(Mux(far[8] | ~any_arrived, 0, far[:6] + 1))
+        self.comb += If(any_arrived & ~far[8], far_count.eq(far[:6] + 1))
         far_mask = below(self, far_count, 64, "far_mask")
         # One by one: old enough?
         hole, hole_index = Signal(), Signal(6)
@@ -278,6 +279,7 @@ class Acknowledger(LiteXModule):
                 guards.row.packets.eq(attributes.row.guard_packets),
                 guards.we.eq(1),
                 self.init.ready.eq(1),
+                If(flush_qp == qp, NextValue(flush, 0)), # It was the former life's.
                 NextState("IDLE")
             )
         )
@@ -355,7 +357,7 @@ class Acknowledger(LiteXModule):
             ).Elif((opcode == Opcode.ACKNOWLEDGE) & (syndrome[5:7] == Syndrome.NAK_INVALID_REQUEST >> 5),
                 naks.eq(1),
                 NextState("EVENT")
-            ).Elif(beyond,
+            ).Elif(beyond | strange,
                 bad.eq(1),
                 NextState("IDLE")
             ).Elif(ahead[23],
@@ -460,7 +462,7 @@ class Acknowledger(LiteXModule):
                 self.credit.valid.eq(1),
                 If(self.credit.ready,
                     retired.eq(1),
-                            NextValue(tail, next_tail),
+                    NextValue(tail, next_tail),
                     NextState("RETIRE-READ")
                 )
             )
