@@ -6,6 +6,7 @@ The host is a byte array, the network a list; between them everything is the car
 
 import random
 
+import pytest
 from migen import *
 
 from firmware.contract import CommandKind, EventKind, QpError
@@ -197,11 +198,10 @@ def test_token_becomes_packets_a_flag_and_a_credit_line():
     assert loop.flags == [(FLAG, 1)] and not loop.events
     assert loop.lines[-1]["consumed"] == 2 and loop.lines[-1]["error"] == 0
 
-def test_lost_packets_are_resent_on_command_until_all_is_complete():
+@pytest.mark.parametrize("seed, lose", [(2, 0.25), (5, 0.05)])
+def test_lost_packets_are_resent_on_command_until_all_is_complete(seed, lose):
     """The firmware's part: holes and timeouts are answered with RESEND, a silence with PROBE."""
-    loop = Loop(2, lose=0.25)
-    count, flagged = 16, []
-    loop.on_flag = lambda: flagged.append(len(loop.flags))
+    loop, count = Loop(seed, lose), 16
     def firmware():
         yield "passive"
         while True:
@@ -226,10 +226,10 @@ def test_lost_packets_are_resent_on_command_until_all_is_complete():
         for name in ("data_new", "data_resent", "messages_completed", "receive_messages"):
             counts[name] = (yield DUT.seen[name])
     counts = {}
-    simulate(DUT, [*loop.generators(main()), firmware()], limit=300000, seed=2)
+    simulate(DUT, [*loop.generators(main()), firmware()], limit=300000, seed=seed)
     assert all(landed(loop, slot, 1500) for slot in range(4))
     assert loop.flags == [(FLAG, n + 1) for n in range(count)]
-    assert counts["data_new"] == 6*count and counts["data_resent"] > 6*count*0.2
+    assert counts["data_new"] == 6*count and counts["data_resent"] > 6*count*lose/2
     assert counts["messages_completed"] == counts["receive_messages"] == count
 
 def test_failed_read_and_error_command_end_with_credit_and_refusal():
