@@ -67,7 +67,7 @@ class PacketSender(LiteXModule):
     payload, to_builder: the payload stream through the gate.
     source:    send_layout.
     event:     READ_ERROR events.
-    resent:    {qp, psn}: a resend has left (or was dropped), holes may be reported again.
+    resent:    {qp, psn}: a resend has left: its hole may be reported again.
     sent:      TableRAM, index = queue pair * mpr + PSN modulo mpr: time and entropy value of the
                last transmission.
     time:      32-bit tick counter; own_ip, udp_port, own_macs: constants of the card.
@@ -92,7 +92,8 @@ class PacketSender(LiteXModule):
 
         new_count = self.counters.add("data_new",     "Data packets sent for the first time.")
         rtx_count = self.counters.add("data_resent",  "Data packets sent again.")
-        drop      = self.counters.add("data_dropped", "Data packets dropped before sending: acknowledged meanwhile, queue pair failed, or read failed.")
+        drop      = self.counters.add("data_dropped",
+            "Data packets dropped before sending: acknowledged meanwhile, queue pair failed, or read failed.")
 
         self.gate = gate = PayloadGate(config)
         self.comb += [self.payload.connect(gate.sink), gate.source.connect(self.to_builder)]
