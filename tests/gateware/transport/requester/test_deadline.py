@@ -33,7 +33,7 @@ class World:
         self.dut, self.rng, self.now = dut, random.Random(seed), start
         self.sink   = StreamSink(dut.block.event, seed=seed, stall=0)
         self.count  = CONFIG.queue_pairs
-        self.state  = [dict(unacked=PSN - 3, next=PSN - 3, life=QpState.RTS, interval=0) for _ in range(self.count)]
+        self.state  = [dict(unacked=PSN - 3, next=PSN - 3, started=0, retired=0, life=QpState.RTS, interval=0) for _ in range(self.count)]
 
     def clock(self):
         yield "passive"
@@ -53,8 +53,8 @@ class World:
     def move(self, n, **changes):
         s = self.state[n]
         s.update(changes)
-        yield from put(self.dut.send_state, n, next_psn=s["next"])
-        yield from put(self.dut.ack_state, n, unacked=s["unacked"], rtt=n + 7)
+        yield from put(self.dut.send_state, n, next_psn=s["next"], msn=s["started"])
+        yield from put(self.dut.ack_state, n, unacked=s["unacked"], msn=s["retired"], rtt=n + 7)
 
     def arm(self, n, interval):
         self.state[n]["interval"] = interval
@@ -134,6 +134,20 @@ def test_a_new_life_starts_anew_and_a_failed_queue_pair_is_not_late(dut):
             yield from world.arm(1, 60)
             yield from wait(200)
             assert not world.events()
+    world.run(drive())
+
+def test_a_message_without_its_transport_ack_is_late(dut):
+    world = World(dut, 5, 1000)
+    def drive():
+        for n in range(world.count):
+            yield from world.start(n, 100)
+        yield from world.move(3, started=1)    # All of its packets are acknowledged.
+        yield from wait(100 + LATEST)
+        assert [qp for qp, _ in world.events()] == [3]
+        yield from world.move(3, retired=1)
+        yield from world.arm(3, 60)
+        yield from wait(300)
+        assert not world.events()
     world.run(drive())
 
 def test_reports_wait_for_a_full_queue(dut):

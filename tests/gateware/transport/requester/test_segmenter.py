@@ -281,6 +281,23 @@ def test_tokens_of_a_failed_queue_pair_are_flushed_with_its_reason(seed):
         for _ in range(200):
             yield from world.acknowledge(3, all_of_it=True)
             yield from wait(100)
+        # A new life starts with its own first PSN and an empty ring.
+        q = world.qps[1] = QueuePair(world.rng, PSN - 2, 1)
+        begin.append(len(world.credit.beats))
+        yield from put(world.dut.tables.queue_pair, 1, state=QpState.RTS, mtu=q.mtu, send_psn=q.start)
+        yield from put(world.dut.written, 1, position=0)
+        yield from put(world.dut.ack_state, 1, unacked=q.start)
+        yield from request(world.dut.block.init, qp=1)
+        yield from put(world.dut.status, 1, state=QpState.RTS)
+        for _ in range(20):
+            yield from world.post(1)
+            yield from wait(200)
+            yield from world.acknowledge(1, all_of_it=True)
+            yield from wait(400)
+        assert q.taken > 20 and q.taken == len(q.packets)
+        del world.credit.beats[begin[0]:], world.consumed.beats[begin[0]:]
+        world.qps[1] = former
+    former, begin = world.qps[1], []
     world.run(drive())
     failed = [b for b in world.credit.beats if b["completed"]]
     world.check_credits(errors=len(failed))
