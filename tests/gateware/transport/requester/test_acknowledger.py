@@ -161,7 +161,7 @@ class World:
         done = q.tail
         while done < q.head and ahead(q.messages[done][1], cack) <= 0:
             done += 1
-        msn      = (done + rng.choice((0, 0, 0, -1, 1, 200, rng.getrandbits(16)))) % 65536
+        msn      = (done + rng.choice((0, 0, 0, -1, 1, q.head - done + 1, rng.getrandbits(16)))) % 65536
         syndrome = rng.choice((Syndrome.ACK, Syndrome.ACK, Syndrome.ACK, 0x00, 0x3f, 0x5f))
         body     = AETH.pack(syndrome=syndrome, msn=rng.getrandbits(8) << 16 | msn)
         counts   = yield from self.packet(n, Opcode.ACKNOWLEDGE, body, cack)
@@ -284,9 +284,9 @@ def test_a_new_life_is_not_flushed_for_the_former_one():
         yield from request(block.error, qp=n, reason=QpError.RETRY_EXCEEDED)
         yield from wait(10)
         world.qps[n] = Window(7)
-        yield from world.start(n)              # While the segmenter is busy the flush still waits.
-        yield block.segmenter_busy.eq(0)
+        yield from world.start(n)              # The flush has waited for the segmenter until here.
         yield from world.send(n)
+        yield block.segmenter_busy.eq(0)
         yield from wait(10)
         assert world.status.rows[n]["state"] == QpState.RTS and not world.credit.beats
         yield from world.step(n, world.sack)
