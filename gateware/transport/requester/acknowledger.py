@@ -20,13 +20,16 @@ from litex.soc.interconnect import stream
 from migen import *
 
 from firmware.contract import EventKind
-from gateware.common.arithmetic import below, highest_one, lowest_one, one_hot, sized
+from gateware.common.arithmetic import one_hot, sized
 from gateware.common.counters import Counters
-from gateware.common.headers import AETH, CC_STATE, NETH, SETH, Opcode, Syndrome
+from gateware.common.headers import Opcode, Syndrome
 from gateware.common.layouts import event_layout, received_layout
 from gateware.common.table_ram import TableRAM
 from gateware.common.tables import QpState
 from gateware.transport.queue_pair import chunk_row, chunks, credit_layout, init_endpoint
+from gateware.transport.requester.control_packet import ControlPacket
+from gateware.transport.requester.hole_finder import HoleFinder
+from gateware.transport.requester.window_piece import WindowPiece
 
 class Acknowledger(LiteXModule):
     """Processes acknowledgements; owns the requester's view of the window.
@@ -85,20 +88,8 @@ class Acknowledger(LiteXModule):
 
         # The packet at hand.
         qp       = Signal(config.qp_bits)
-        opcode   = Signal(8)
-        p_key    = Signal(16)
-        number   = Signal(24)                 # Destination QPN.
-        body     = self.sink.body
-        cack     = Signal(24)
-        base     = Signal(24)
-        bitmap   = Signal(64)
-        stamp    = Signal(16)
-        syndrome = Signal(8)                  # Or NACK reason.
-        entropy  = Signal(16)
-        ack_msn  = Signal(16)
-        seth, cc = body[:8*SETH.length], body[8*SETH.length:]
-        sack_base = sized(self, SETH.field(seth, "cack_psn") + Cat(SETH.field(seth, "sack_offset"),
-            Replicate(SETH.field(seth, "sack_offset")[15], 8)), 24, "sack_base")
+        self.packet = packet = ControlPacket(self.sink)
+        opcode, cack, syndrome = packet.opcode, packet.cack, packet.syndrome
 
         # The window at hand.
         unacked, next_psn = Signal(24), Signal(24)
@@ -118,75 +109,35 @@ class Acknowledger(LiteXModule):
         target  = sized(self, cack + 1, 24, "target")
         ahead   = sized(self, target - unacked, 24, "ahead")
         limit   = sized(self, next_psn - unacked, 24, "limit")
-        sample  = sized(self, self.time[:16] - stamp, 16, "rtt_sample")
+        sample  = sized(self, self.time[:16] - packet.stamp, 16, "rtt_sample")
         refused = sized(self, cack - unacked, 24, "refused_from_unacked") # NACK: cack holds its PSN.
         beyond  = sized(self, ~ahead[23] & (ahead > limit), 1, "beyond")
         strange = sized(self, (opcode == Opcode.ACKNOWLEDGE) & (syndrome[5:] != 0), 1, "strange") # Neither ACK nor NAK.
 
-        # A piece of the window: 64 aligned PSNs; which are in [low, high).
-        piece   = Signal(18)
-        origin  = Signal(24)
-        high_psn = Signal(24)
-        self.comb += origin.eq(Cat(C(0, 6), piece))
-        self.comb += [t.index.eq(chunk_row(config, origin, qp)) for t in (board, scoreboard)]
-        low     = sized(self, unacked - origin, 24, "piece_low")
-        high    = sized(self, high_psn - origin, 24, "piece_high")
-        low_count, high_count = Signal(7), Signal(7)
+        # A piece of the window, and the holes that a SACK shows in it.
+        self.window = window = WindowPiece()
+        self.finder = finder = HoleFinder()
+        piece, high_psn, second = window.piece, window.high, finder.second
+        arrived = sized(self, finder.arrived & window.inside, 64, "arrived")
+        acked   = sized(self, board.row.acked | arrived, 64, "acked")
         self.comb += [
-            If(low[23],  low_count.eq(0)).Elif(low[6:23] != 0, low_count.eq(64)).Else(low_count.eq(low[:7])),
-            If(high[23], high_count.eq(0)).Elif(high[6:23] != 0, high_count.eq(64)).Else(high_count.eq(high[:7])),
+            window.low.eq(unacked),
+            finder.base.eq(packet.base),
+            finder.bitmap.eq(packet.bitmap),
+            *[t.index.eq(chunk_row(config, window.origin, qp)) for t in (board, scoreboard)],
+            finder.missing.eq(~(acked | board.row.reported) & window.inside),
+            finder.guard_time.eq(guard.row.time),
+            finder.guard_packets.eq(guard.row.packets),
+            finder.time.eq(self.time[:16]),
+            finder.sent_time.eq(self.sent_time),
+            self.sent_index.eq(Cat(finder.sent_psn[:config.psn_bits], qp)),
         ]
-        under, upto, not_under, inside, outside = (Signal(64) for _ in range(5))
-        self.comb += [
-            under.eq(below(self, low_count, 64, "piece_under")),
-            upto.eq(below(self, high_count, 64, "piece_upto")),
-            not_under.eq(~under),
-            inside.eq(not_under & upto),
-            outside.eq(~inside),
-        ]
-        next_piece = sized(self, piece + 1, 18, "next_piece")
-
-        # The bitmap, placed over two pieces.
-        shift    = base[:6]
-        placed   = Signal(128)
-        second   = Signal()
-        arrived  = Signal(64)
-        self.comb += [placed.eq(bitmap << shift), arrived.eq(Mux(second, placed[64:], placed[:64]) & inside)]
-        acked    = Signal(64)
-        missing  = Signal(64)
-        self.comb += [acked.eq(board.row.acked | arrived), missing.eq(~(acked | board.row.reported))]
-        # Missing PSNs relative to the bitmap's base.
-        holes_here = Signal(64)
-        self.comb += holes_here.eq(missing & inside)
-        spread   = Signal(128)
-        self.comb += spread.eq(Mux(second, Cat(C(0, 64), holes_here), Cat(holes_here, C(0, 64))))
-        relative = Signal(128)
-        self.comb += relative.eq(spread >> shift)
-        holes    = Signal(64)
-        # Only those far enough below the highest arrival.
-        top, any_arrived = Signal(6), Signal()
-        self.comb += highest_one(bitmap, top, any_arrived)
-        far      = sized(self, top - guard.row.packets, 9, "far_enough")
-        far_count = Signal(7)
-        self.comb += If(any_arrived & ~far[8], far_count.eq(far[:6] + 1))
-        far_mask = below(self, far_count, 64, "far_mask")
-        # One by one: old enough?
-        hole, hole_index = Signal(), Signal(6)
-        self.comb += lowest_one(holes, hole_index, hole)
-        hole_psn = sized(self, base + hole_index, 24, "hole_psn")
-        self.comb += self.sent_index.eq(Cat(hole_psn[:config.psn_bits], qp))
-        age      = sized(self, self.time[:16] - self.sent_time, 16, "hole_age")
-        ripe     = Signal(64)
-        this_hole   = one_hot(self, hole_index, 64, "this_hole")
-        other_holes = sized(self, ~this_hole, 64, "other_holes")
-        reported = Signal(128)
-        self.comb += reported.eq(ripe << shift)
         # A resend has left.
         left_psn = Signal(24)
         left_bit = one_hot(self, left_psn[:6], 64, "left_bit")
 
         # Messages.
-        claimed  = sized(self, ack_msn - tail, 16, "messages_claimed")
+        claimed  = sized(self, packet.msn - tail, 16, "messages_claimed")
         flying   = sized(self, head - tail, 16, "messages_flying")
         behind   = sized(self, record.row.last_psn - unacked, 24, "last_psn_from_unacked")
         next_tail = sized(self, tail + 1, 16, "next_tail")
@@ -202,7 +153,7 @@ class Acknowledger(LiteXModule):
             events.sink.unacked.eq(unacked),
             events.sink.next.eq(next_psn),
             events.sink.rtt.eq(rtt),
-            events.sink.entropy.eq(entropy),
+            events.sink.entropy.eq(packet.entropy),
             events.sink.time.eq(self.time),
         ]
         keep_row = [scoreboard.row.acked.eq(board.row.acked), scoreboard.row.reported.eq(board.row.reported)]
@@ -210,8 +161,7 @@ class Acknowledger(LiteXModule):
         self.fsm = fsm = FSM(reset_state="IDLE")
         fsm.act("IDLE",
             NextValue(second, 0),
-            NextValue(holes, 0),
-            NextValue(ripe, 0),
+            finder.clear.eq(1),
             If(self.resent.valid,
                 self.resent.ready.eq(1),
                 NextValue(qp, self.resent.qp),
@@ -240,25 +190,7 @@ class Acknowledger(LiteXModule):
             ).Elif(self.sink.valid,
                 self.sink.ready.eq(1),
                 NextValue(qp, self.sink.dest_qp[:config.qp_bits]),
-                NextValue(number, self.sink.dest_qp),
-                NextValue(opcode, self.sink.opcode),
-                NextValue(p_key, self.sink.p_key),
-                NextValue(cack, self.sink.psn),
-                NextValue(base, sack_base),
-                NextValue(bitmap, SETH.field(seth, "bitmap")),
-                NextValue(stamp, CC_STATE.field(cc, "tx_timestamp")),
-                NextValue(ack_msn, AETH.field(body, "msn")[:16]),
-                NextValue(syndrome, AETH.field(body, "syndrome")),
-                NextValue(entropy, 0),
-                If(self.sink.opcode == Opcode.SACK,
-                    NextValue(cack, SETH.field(seth, "cack_psn")),
-                    NextValue(entropy, SETH.field(seth, "entropy")[:16])
-                ),
-                If(self.sink.opcode == Opcode.NACK,
-                    NextValue(cack, NETH.field(body, "nack_psn")),
-                    NextValue(syndrome, NETH.field(body, "reason")),
-                    NextValue(entropy, NETH.field(body, "entropy")[:16])
-                ),
+                packet.take.eq(1),
                 NextState("READ")
             )
         )
@@ -267,7 +199,7 @@ class Acknowledger(LiteXModule):
         fsm.act("INIT-READ", NextState("INIT"))
         fsm.act("INIT",
             scoreboard.we.eq(1),
-            NextValue(piece, next_piece),
+            NextValue(piece, window.following),
             If(piece == chunks(config) - 1,
                 ack_state.row.unacked.eq(attributes.row.send_psn),
                 ack_state.row.msn.eq(0),
@@ -303,11 +235,7 @@ class Acknowledger(LiteXModule):
             NextState("FLUSH-MESSAGE")
         )
         fsm.act("FLUSH-MESSAGE",
-            If(flying == 0,
-                NextState("WRITE-BACK")
-            ).Else(
-                NextState("FLUSH-CREDIT")
-            )
+            If(flying == 0, NextState("WRITE-BACK")).Else(NextState("FLUSH-CREDIT"))
         )
         fsm.act("FLUSH-CREDIT",
             self.credit.valid.eq(1),
@@ -336,8 +264,8 @@ class Acknowledger(LiteXModule):
             NextValue(rtt, acks.row.rtt),
             NextValue(next_psn, send.row.next_psn),
             NextValue(head, send.row.msn),
-            If((number[:16] >= config.queue_pairs) | (number[16:] != attributes.row.generation) |
-               (p_key != attributes.row.p_key) | (life.row.state != QpState.RTS),
+            If((packet.qpn[:16] >= config.queue_pairs) | (packet.qpn[16:] != attributes.row.generation) |
+               (packet.p_key != attributes.row.p_key) | (life.row.state != QpState.RTS),
                 foreign.eq(1),
                 NextState("IDLE")
             ).Else(
@@ -368,27 +296,23 @@ class Acknowledger(LiteXModule):
         )
         # The window moves over the PSNs up to cack: their bits are cleared, piece by piece.
         fsm.act("ADVANCE-READ",
-            If(unacked == high_psn,
-                NextState("ADVANCED")
-            ).Else(
-                NextState("ADVANCE")
-            )
+            If(unacked == high_psn, NextState("ADVANCED")).Else(NextState("ADVANCE"))
         )
         fsm.act("ADVANCE",
-            scoreboard.row.acked.eq(board.row.acked & outside),
-            scoreboard.row.reported.eq(board.row.reported & outside),
+            scoreboard.row.acked.eq(board.row.acked & window.outside),
+            scoreboard.row.reported.eq(board.row.reported & window.outside),
             scoreboard.we.eq(1),
-            NextValue(piece, next_piece),
-            If(high[6:24] == 0,
+            NextValue(piece, window.following),
+            If(window.ends,
                 NextValue(unacked, high_psn)
             ).Else(
-                NextValue(unacked, Cat(C(0, 6), next_piece))
+                NextValue(unacked, Cat(C(0, 6), window.following))
             ),
             NextState("ADVANCE-READ")
         )
         fsm.act("ADVANCED",
             NextValue(high_psn, next_psn),
-            NextValue(piece, base[6:]),
+            NextValue(piece, packet.base[6:]),
             If(opcode == Opcode.SACK,
                 sacks.eq(1),
                 If(~sample[15], NextValue(rtt, sample)),
@@ -404,32 +328,26 @@ class Acknowledger(LiteXModule):
             *keep_row,
             scoreboard.row.acked.eq(acked),
             scoreboard.we.eq(arrived != 0),
-            NextValue(holes, (holes | relative[:64]) & far_mask),
+            finder.take.eq(1),
             NextValue(second, 1),
-            NextValue(piece, next_piece),
+            NextValue(piece, window.following),
             If(second, NextState("HOLE")).Else(NextState("BITMAP-READ"))
         )
         # Holes: ripe ones are reported together.
         fsm.act("HOLE",
-            If(hole,
-                NextState("HOLE-AGE")
-            ).Else(
-                NextValue(second, 0),
-                NextValue(piece, base[6:]),
-                If(ripe != 0, NextState("REPORT")).Else(NextState("WRITE-BACK"))
+            finder.start.eq(1),
+            NextValue(second, 0),
+            NextValue(piece, packet.base[6:]),
+            If(finder.done,
+                If(finder.ripe != 0, NextState("REPORT")).Else(NextState("WRITE-BACK"))
             )
-        )
-        fsm.act("HOLE-AGE",
-            NextValue(holes, holes & other_holes),
-            If(age >= guard.row.time, NextValue(ripe, ripe | this_hole)),
-            NextState("HOLE")
         )
         fsm.act("REPORT",
             events.sink.valid.eq(1),
             events.sink.kind.eq(EventKind.HOLES),
-            events.sink.base.eq(base),
-            events.sink.mask_low.eq(ripe[:32]),
-            events.sink.mask_high.eq(ripe[32:]),
+            events.sink.base.eq(packet.base),
+            events.sink.mask_low.eq(finder.ripe[:32]),
+            events.sink.mask_high.eq(finder.ripe[32:]),
             If(events.sink.ready,
                 reports.eq(1),
                 NextState("REPORTED-READ")
@@ -441,19 +359,15 @@ class Acknowledger(LiteXModule):
         fsm.act("REPORTED-READ", NextState("REPORTED"))
         fsm.act("REPORTED",
             *keep_row,
-            scoreboard.row.reported.eq(board.row.reported | Mux(second, reported[64:], reported[:64])),
+            scoreboard.row.reported.eq(board.row.reported | finder.reported),
             scoreboard.we.eq(1),
             NextValue(second, 1),
-            NextValue(piece, next_piece),
+            NextValue(piece, window.following),
             If(second, NextState("WRITE-BACK")).Else(NextState("REPORTED-READ"))
         )
         # Messages whose last PSN is acknowledged and whose completion the peer confirms.
         fsm.act("RETIRE-READ",
-            If((claimed == 0) | (claimed > flying),
-                NextState("WRITE-BACK")
-            ).Else(
-                NextState("RETIRE")
-            )
+            If((claimed == 0) | (claimed > flying), NextState("WRITE-BACK")).Else(NextState("RETIRE"))
         )
         fsm.act("RETIRE",
             If(~behind[23],

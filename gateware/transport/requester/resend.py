@@ -10,10 +10,11 @@ from litex.gen import LiteXModule
 from litex.soc.interconnect.stream import Endpoint
 from migen import *
 
-from gateware.common.arithmetic import below, lowest_one, one_hot, sized
+from gateware.common.arithmetic import lowest_one, one_hot, sized
 from gateware.common.counters import Counters
 from gateware.common.table_ram import TableRAM
 from gateware.transport.queue_pair import CHUNK, chunk_row, chunks, init_endpoint
+from gateware.transport.requester.window_piece import WindowPiece
 
 class Resend(LiteXModule):
     """The pending bits of all queue pairs.
@@ -47,28 +48,15 @@ class Resend(LiteXModule):
 
         # The piece of the window that is looked at: a queue pair and 64 aligned PSNs.
         qp    = Signal(config.qp_bits)
-        piece = Signal(18)                              # PSN // 64.
-        origin = Signal(24)                             # Its first PSN.
-        self.comb += origin.eq(Cat(C(0, 6), piece))
-        self.comb += [t.index.eq(chunk_row(config, origin, qp)) for t in (now, acked, pending)]
-        self.comb += [state.index.eq(qp), acks.index.eq(qp)]
-
-        # Which of its PSNs are outstanding: [unacked, next) relative to the piece.
-        unacked, next_psn = Signal(24), Signal(24)
-        low    = sized(self, unacked - origin, 24, "window_low")
-        high   = sized(self, next_psn - origin, 24, "window_high")
-        low_count, high_count = Signal(7), Signal(7)
+        self.window = window = WindowPiece()
+        piece, unacked, next_psn = window.piece, window.low, window.high
+        missing = sized(self, ~acked.row.acked, 64, "missing")
+        wanted  = sized(self, now.row.bits & window.inside & missing, 64, "wanted")
         self.comb += [
-            If(low[23],  low_count.eq(0)).Elif(low[6:23] != 0, low_count.eq(64)).Else(low_count.eq(low[:7])),
-            If(high[23], high_count.eq(0)).Elif(high[6:23] != 0, high_count.eq(64)).Else(high_count.eq(high[:7])),
+            *[t.index.eq(chunk_row(config, window.origin, qp)) for t in (now, acked, pending)],
+            state.index.eq(qp),
+            acks.index.eq(qp),
         ]
-        not_below  = Signal(64)
-        under      = below(self, low_count, 64, "below_window")
-        upto       = below(self, high_count, 64, "up_to_window_end")
-        self.comb += not_below.eq(~under)
-        missing    = Signal(64)
-        wanted     = Signal(64)
-        self.comb += [missing.eq(~acked.row.acked), wanted.eq(now.row.bits & not_below & upto & missing)]
         found, index = Signal(), Signal(6)
         self.comb += lowest_one(wanted, index, found)
 
@@ -79,7 +67,7 @@ class Resend(LiteXModule):
         self.comb += shifted.eq(mask << shift)
         second  = Signal()
         bits    = Signal(64)
-        self.comb += bits.eq(Mux(second, shifted[64:], shifted[:64]) & not_below & upto & missing)
+        self.comb += bits.eq(Mux(second, shifted[64:], shifted[:64]) & window.inside & missing)
         after_mark = now.row.bits | bits
 
         # Taking. Bits below the window's start in its first piece are those of its other end: they stay.
@@ -89,7 +77,7 @@ class Resend(LiteXModule):
         others     = sized(self, ~taken, 64, "others")
         after_take = Signal(64)
         self.comb += [
-            other_end.eq(Mux(pieces == 0, now.row.bits & under, 0)),
+            other_end.eq(Mux(pieces == 0, now.row.bits & window.under, 0)),
             after_take.eq((wanted & others) | other_end),
         ]
 
@@ -102,7 +90,6 @@ class Resend(LiteXModule):
         self.comb += [half.eq(width >> 1), record.index.eq(Cat(middle[:config.message_bits], qp))]
         distance = sized(self, psn - record.row.first_psn, 24, "psn_after_first")
 
-        next_piece = sized(self, piece + 1, 18, "next_piece")
         # Its message may have been retired since the bit was seen: then no record holds the PSN.
         rest       = sized(self, record.row.last_psn - psn, 24, "psns_to_the_end")
         inside     = sized(self, ~distance[23] & ~rest[23], 1, "psn_is_inside")
@@ -137,7 +124,7 @@ class Resend(LiteXModule):
         fsm.act("CLEAR",
             pending.we.eq(1),
             pending.row.bits.eq(0),
-            NextValue(piece, next_piece),
+            NextValue(piece, window.following),
             If(piece == rows - 1,
                 any_clear.eq(1),
                 self.init.ready.eq(1),
@@ -158,7 +145,7 @@ class Resend(LiteXModule):
             marked.eq(bits != 0),
             any_set.eq(bits != 0),
             NextValue(second, 1),
-            NextValue(piece, next_piece),
+            NextValue(piece, window.following),
             If(second, NextState("MARKED")).Else(NextState("MARK-READ"))
         )
         fsm.act("MARKED",
@@ -177,8 +164,8 @@ class Resend(LiteXModule):
                 NextState("SEARCH-START")
             ).Else(
                 pending.row.bits.eq(other_end),
-                dropped.eq((now.row.bits & not_below & upto & acked.row.acked) != 0),
-                NextValue(piece, next_piece),
+                dropped.eq((now.row.bits & window.inside & acked.row.acked) != 0),
+                NextValue(piece, window.following),
                 NextValue(pieces, pieces + 1),
                 If(pieces == rows,                      # The first row once more, now as the window's other end.
                     any_clear.eq(1),
