@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Round-robin arbitration of single-beat requests."""
 
-from migen import *
-from migen.genlib.roundrobin import SP_CE, RoundRobin
-
 from litex.gen import LiteXModule
 from litex.soc.interconnect.stream import Endpoint
+from migen import *
+from migen.genlib.roundrobin import SP_CE, RoundRobin
 
 class RoundRobinArbiter(LiteXModule):
     """`count` sinks of single-beat requests share one source; `grant` says whose beat it is.

@@ -11,7 +11,7 @@ CC_STATE, NETH, PETH).
 
 from dataclasses import dataclass
 
-from migen import Cat, C
+from migen import C, Cat
 
 # Tables -------------------------------------------------------------------------------------------
 

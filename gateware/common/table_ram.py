@@ -7,9 +7,8 @@ operation late; every use of such a value must be safe when it is old (a window 
 the real one, a message that is retired a little later).
 """
 
-from migen import *
-
 from litex.gen import LiteXModule
+from migen import *
 
 from gateware.config import bits_for_index
 
