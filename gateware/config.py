@@ -51,7 +51,7 @@ class CardConfig:
     evs:                 int = 64          # Entropy values per peer.
     regions:             int = 64          # Memory regions.
     signals:             int = 256         # Signal table entries.
-    max_wimm:            int = 64          # Unacknowledged messages with an immediate per queue pair.
+    max_wimm:            int = 64          # Immediates that a responder can stash per queue pair.
     # Recovery.
     events:              int = 64          # Event queue entries.
     firmware_bytes:      int = 32*1024     # Memory of the soft core's image.
@@ -84,8 +84,9 @@ class CardConfig:
                                 ("read_tags", 2, 32), ("events", 4, 256), ("peers", 1, 256)):
             if not low <= getattr(self, name) <= high:
                 refuse(f"{name} is {getattr(self, name)}, but it must be between {low} and {high}.")
-        if self.max_wimm > self.messages:
-            refuse(f"max_wimm ({self.max_wimm}) is larger than messages ({self.messages}).")
+        if self.max_wimm < self.messages:
+            refuse(f"max_wimm ({self.max_wimm}) is smaller than messages ({self.messages}); the requester bounds its messages "
+                    "in flight, so the responder must be able to stash as many immediates.")
         for name in ("receive_store", "payload_store"):
             if getattr(self, name) < 2*self.max_mtu:
                 refuse(f"{name} is {getattr(self, name)} bytes, but it must hold two packets of {self.max_mtu}.")

@@ -24,7 +24,8 @@ class TablePort(LiteXModule):
 
     row, table, index, start: the request; `start` for one cycle.
     busy:       1 until it is done.
-    refused:    the last request named no table or an index past its end; nothing was written.
+    refused:    the last request named no table, an index past its end, or a path MTU above `max_mtu`;
+                nothing was written.
     qp_inits:   init endpoints, asked in this order.
     page_inits: {page}; signal_init: {signal}.
     """
@@ -47,6 +48,10 @@ class TablePort(LiteXModule):
             self.comb += init.page.eq(self.index)
         self.comb += signal_init.signal.eq(self.index)
 
+        mtu  = Signal(3)
+        fits = {t.QUEUE_PAIR.number: mtu <= log2_int(config.max_mtu//256)}
+        at   = sum(c.width for c in t.QUEUE_PAIR.columns[:[c.name for c in t.QUEUE_PAIR.columns].index("mtu")])
+        self.comb += mtu.eq(self.row[at:at + 3])
         step = Signal(max=max(2, len(qp_inits)))
         self.fsm = fsm = FSM(reset_state="IDLE")
         self.comb += self.busy.eq(~fsm.ongoing("IDLE"))
@@ -59,7 +64,7 @@ class TablePort(LiteXModule):
         for table in t.TABLES:
             ram = getattr(tables, table.name)
             cases[table.number] = [
-                If(self.index < ram.depth,
+                If((self.index < ram.depth) & fits.get(table.number, 1),
                     ram.we.eq(1),
                     NextValue(self.refused, 0),
                     NextState(after.get(table.number, "IDLE"))

@@ -20,7 +20,7 @@ def test_presets_can_be_built(name):
     ({"max_mtu": 1500},                            "max_mtu is 1500"),
     ({"queue_pairs": 12},                          "queue_pairs is 12, but it must be a power of two"),
     ({"mpr": 32},                                  "mpr is 32, but it must be between 64 and 1024"),
-    ({"messages": 32},                             r"max_wimm \(64\) is larger than messages \(32\)"),
+    ({"messages": 128},                            r"max_wimm \(64\) is smaller than messages \(128\)"),
     ({"receive_store": 4096},                      "receive_store is 4096 bytes, but it must hold two packets of 4096"),
     ({"broken": "everything"},                     "the known broken builds are flag_first, flag_second_port"),
 ])

@@ -187,3 +187,37 @@ def test_awkward_hosts():
         for slot in range(3):
             link.post(slot=slot, length=20_001 - slot)
         link.finish()
+
+# Sizes of the card --------------------------------------------------------------------------------
+
+def test_the_last_context_and_the_last_page_work():
+    with cluster(seed=10) as c:
+        a, b = c.nodes
+        for _ in range(15):
+            a.page(contexts=1)
+        page = a.page()
+        page.contexts = 63
+        link = Link(c, a, b, size=3000, page=page)
+        assert link.context.index == 1023
+        link.post()
+        link.finish()
+
+def test_sixty_four_entropy_values_take_turns():
+    result_entropies = set()
+    with cluster(seed=11, paths=8) as c:
+        a, b = c.nodes
+        link = Link(c, a, b, size=60_000, mtu=256)
+        link.post()
+        link.finish()
+        r = c.fabric.records
+        result_entropies = set(r["entropy"][r["node"] == a.index][:64])
+    assert len(result_entropies) == 64
+
+@pytest.mark.parametrize("plane", [0, 1])
+def test_a_plane_that_is_down_all_the_time_costs_packets_but_no_bytes(plane):
+    with cluster(seed=12, paths=2) as c:
+        a, b = c.nodes
+        c.fabric.plane_down(plane, node=b)
+        link = Link(c, a, b, size=20_000, mtu=1024)
+        link.post()
+        link.finish(limit=6_000_000)

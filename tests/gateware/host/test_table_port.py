@@ -71,6 +71,8 @@ def test_rows_land_and_owners_are_asked_in_order():
             depth = DUT.depths[table.number]
             index = r.choice([0, depth - 1, r.randrange(depth)])
             row   = r.getrandbits(t.ROW_BITS)
+            if table is t.QUEUE_PAIR:
+                row = table.pack(**(table.unpack(row) | {"mtu": r.randrange(3)}))     # `tiny` sends up to 1024 bytes.
             yield from start(table.number, index, row)
             assert not (yield DUT.port.refused)
             model[table.number, index] = row & ((1 << table.width) - 1)
@@ -103,6 +105,9 @@ def test_wrong_table_and_index_are_refused_and_write_nothing():
             assert (yield DUT.port.refused) and cycles <= 2
             yield from start(t.EV.number, 1, 5)
             assert not (yield DUT.port.refused)
+        for mtu in range(3, 8):
+            yield from start(t.QUEUE_PAIR.number, 0, t.QUEUE_PAIR.pack(state=3, mtu=mtu))
+            assert (yield DUT.port.refused)
         for number in DUT.depths:                # Index 0 is where a truncated index would have landed.
             yield DUT.look.eq(0)
             yield

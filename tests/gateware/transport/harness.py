@@ -22,7 +22,7 @@ from gateware.transport.queue_pair import (
 PSN = 1 << 24
 
 # Two windows: one row of a bitmap, and two.
-WINDOWS = {64: preset("tiny"), 128: preset("tiny", mpr=128, messages=16)}
+WINDOWS = {64: preset("tiny"), 128: preset("tiny", mpr=128, messages=16, max_wimm=16)}
 
 class Bench(LiteXModule):
     """The tables that requester blocks read and write."""
