@@ -23,6 +23,7 @@ class TableSize:
     width:  int
     copies: int
 
+    name   = property(lambda self: ".".join(dict.fromkeys((self.path.split(".")[0], self.path.split(".")[-1]))))
     bits   = property(lambda self: self.rows*self.width)
     stored = property(lambda self: self.rows*self.width*self.copies)
 
@@ -41,7 +42,7 @@ def tables(config):
 
 # Objects ------------------------------------------------------------------------------------------
 
-# What a table's rows belong to.
+# What a table's rows belong to. A table is named by its block and itself; sub-blocks between do not matter.
 OBJECTS = {
     "queue pair": ("tables.queue_pair", "send_state", "ack_state", "status", "bell.written", "acknowledger.guards", "deadline.state",
                    "acceptor.state"),
@@ -81,7 +82,7 @@ def objects(config):
 
 def bits_per_object(config):
     """{object: bits of state for one of it}, each table counted once."""
-    sizes = {t.path: t.bits for t in tables(config)}
+    sizes = {t.name: t.bits for t in tables(config)}
     return {name: sum(sizes[path] for path in OBJECTS[name])//count for name, count in objects(config).items()}
 
 def stores(config):

@@ -8,7 +8,7 @@ from soc import budget
 
 @pytest.mark.parametrize("name", ["tiny", "sim"])
 def test_every_table_belongs_to_exactly_one_object(name):
-    paths  = [t.path for t in budget.tables(preset(name))]
+    paths  = [t.name for t in budget.tables(preset(name))]
     listed = [path for tables in budget.OBJECTS.values() for path in tables]
     assert sorted(paths) == sorted(listed)
 
