@@ -50,7 +50,7 @@ OBJECTS = {
     "PSN of the window, sender":   ("scoreboard", "resend.pending", "sender.sent"),
     "PSN of the window, receiver": ("acceptor.bits",),
     "message in flight, sender":   ("segmenter.messages",),
-    "message in flight, receiver": ("acceptor.stash",),
+    "message in flight, receiver": ("acceptor.stashes",),
     "token in a send ring":        ("bell.ring",),
     "context":         ("tables.context",),
     "place of a context on a page": ("bell.halves",),
@@ -83,6 +83,9 @@ def objects(config):
 def bits_per_object(config):
     """{object: bits of state for one of it}, each table counted once."""
     sizes = {t.name: t.bits for t in tables(config)}
+    missing = [path for paths in OBJECTS.values() for path in paths if path not in sizes]
+    if missing:
+        raise ValueError(f"OBJECTS names tables that the transport does not have: {', '.join(missing)}.")
     return {name: sum(sizes[path] for path in OBJECTS[name])//count for name, count in objects(config).items()}
 
 def stores(config):
