@@ -141,7 +141,9 @@ class NIC(LiteXModule):
         for i, receiver in enumerate(self.receivers):
             for name, text in (("good", "good packets"), ("bad_fcs", "frames with a bad FCS"), ("bad_icrc", "packets with a bad ICRC"),
                                ("bad_length", "packets with a bad length"), ("bad_header", "frames that are not RoCEv2 for this card"),
-                               ("bad_opcode", "packets with an unknown opcode"), ("store_full", "good packets without room")):
+                               ("bad_opcode", "packets with an unknown opcode"), ("store_full", "packets without room for their headers"),
+                               ("no_buffer", "good packets without room for their payload"),
+                               ("trimmed", "packets that a switch has trimmed")):
                 shown[f"plane{i}_{name}"] = (getattr(receiver, name), f"Received on plane {i}: {text}.")
         shown.update(counters.items)
         for name, (count, description) in shown.items():

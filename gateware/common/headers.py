@@ -261,7 +261,10 @@ class Syndrome:
 
 class Dscp:
     """Traffic classes: configuration on a real network, these are the defaults."""
-    CONTROL = 46
-    DATA    = 0
+    CONTROL         = 46
+    DATA            = 0     # A switch may drop it, but not trim it: probes.
+    TRIMMABLE       = 4     # A switch may cut off its payload: WRITEs.
+    TRIMMED         = 12    # A switch has.
+    TRIMMED_LASTHOP = 16    # The switch before the receiver has.
 
 ETHERTYPE_IPV4, PROTOCOL_UDP, UDP_PORT = 0x0800, 17, 4791

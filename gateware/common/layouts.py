@@ -93,6 +93,9 @@ def received_layout(config):
 
     For data packets `body` is normalised: METH at byte 0, TSETH at 4 (0 if absent), RETH at 8,
     ImmDt at 24 (0 if absent). For the others it is what followed the BTH.
+
+    Data packets whose `verdict` is not GOOD have lost their payload and must not be placed. One that a
+    switch has trimmed passed FCS only, and has METH and TSETH only.
     """
     return EndpointDescription([
         ("opcode",   8),
@@ -107,9 +110,16 @@ def received_layout(config):
         ("source",  32),                    # IPv4 source address.
         ("length",   config.length_bits),   # Bytes of payload, pad not counted.
         ("offset",   6),                    # Byte lane of the first payload byte in its first stored word.
-        ("stored",   1),                    # Words of this packet wait in the store (length > 0).
+        ("stored",   1),                    # Words of this packet wait in the store (GOOD, length > 0).
+        ("verdict",  2),                    # Verdict.
         ("body",     8*BODY_BYTES),
     ])
+
+class Verdict:
+    GOOD            = 0
+    NO_BUFFER       = 1  # Right in every respect, but the receive store had no room.
+    TRIMMED         = 2  # A switch has cut off the payload,
+    TRIMMED_LASTHOP = 3  # the one before this card.
 
 def stored_layout(data_width):
     """Words of one stored packet; the first holds the first payload byte in lane `offset`. Bytes after

@@ -7,8 +7,13 @@
 
 The MAC is never held back. Everything of a packet stays hidden until the frame has ended and FCS,
 ICRC, headers and all lengths have proved right; a bad packet leaves nothing but a count. What the
-receiver knows of an opcode comes from PACKET_TYPES. Limits: IPv4 without options or fragments,
-data path of 64, 128 or 256 bits.
+receiver knows of an opcode comes from PACKET_TYPES.
+
+Two kinds of WRITE go on without their payload, so that the responder can say why it asks for them
+again: a good one for which the store has no room, and one that a switch has trimmed. A trimmed packet
+is known by its DSCP; its ICRC is gone and its lengths are stale, so neither is looked at.
+
+Limits: IPv4 without options or fragments, data path of 64, 128 or 256 bits.
 
 Sources: RFC 791, RFC 768, IBTA volume 1 (BTH, ICRC), MRC 1.0 (METH, TSETH).
 """
@@ -22,7 +27,7 @@ from litex.soc.interconnect import stream
 from migen import *
 
 from gateware.common.headers import *
-from gateware.common.layouts import received_layout
+from gateware.common.layouts import Verdict, received_layout
 from gateware.network.crc import CrcStep, residue
 from gateware.network.header_capture import HeaderCapture
 from gateware.network.icrc import IcrcMask
@@ -34,14 +39,15 @@ class ReceivePath(LiteXModule):
     """Checks, stores and announces the packets of one plane.
 
     sink:    frames without FCS, `last_be` one-hot with `last`, `error` with a bad FCS; always ready.
-    source:  one beat per good packet, 4 cycles after the frame's last word.
+    source:  one beat per packet that is good, trimmed or without room, 4 cycles after the frame's last word.
     stored:  payload words of good data packets with a payload, in the order of `source`.
     own_ip, own_mac: 0 accepts any. udp_port: destination port of RoCEv2.
 
     Every frame counts once, as the first of: bad_fcs, bad_header (not for us, not RoCEv2), bad_opcode,
-    bad_length, bad_icrc, store_full (good, but no room for payload or header), good.
+    bad_length, bad_icrc, store_full (no room for the header), trimmed, no_buffer (good, but no room for the
+    payload), good.
     """
-    counters = ("bad_fcs", "bad_header", "bad_opcode", "bad_length", "bad_icrc", "store_full", "good")
+    counters = ("bad_fcs", "bad_header", "bad_opcode", "bad_length", "bad_icrc", "store_full", "trimmed", "no_buffer", "good")
 
     def __init__(self, config, header_depth=16):
         data_width = config.network_width
@@ -101,6 +107,15 @@ class ReceivePath(LiteXModule):
             header.eq(PREFIX_BYTES + body),
         ]
 
+        # Trimmed by a switch: METH and TSETH must be there, nothing else of the body is looked at.
+        trimmed, lasthop = Signal(), Signal()
+        least = Signal(6) # Position of the last byte that must be there.
+        self.comb += [
+            lasthop.eq(ip("dscp") == Dscp.TRIMMED_LASTHOP),
+            trimmed.eq(data & ((ip("dscp") == Dscp.TRIMMED) | lasthop)),
+            least.eq(PREFIX_BYTES + METH.length - 1 + Cat(C(0, 2), ts)),
+        ]
+
         # Lengths, each sum in a signal of its own. `end`: position of the ICRC's last byte; `tail`: of the
         # payload's last byte; `rest`: bytes of payload and pad, negative if the headers do not fit.
         total, pad     = Signal(16), Signal(2)
@@ -128,6 +143,7 @@ class ReceivePath(LiteXModule):
         b_header, b_sum = Signal(7), Signal(20)
         b_bad_header, b_bad_opcode, b_bad_length = Signal(), Signal(), Signal()
         b_store     = Signal()          # The packet has payload to store.
+        b_trimmed, b_least = Signal(), Signal(6)
         self.mask = mask = IcrcMask(data_width, a_index)
         self.comb += mask.data.eq(a_data)
         destination_mac, destination_ip = Signal(48), Signal(32)
@@ -147,7 +163,9 @@ class ReceivePath(LiteXModule):
                 b_end.eq(end),
                 b_tail_word.eq(tail[lane_bits:]),
                 b_header.eq(header),
-                b_store.eq(known & data & ~length[17] & (length[:17] != 0) & (length[:17] <= config.max_mtu)),
+                b_store.eq(known & data & ~trimmed & ~length[17] & (length[:17] != 0) & (length[:17] <= config.max_mtu)),
+                b_trimmed.eq(trimmed),
+                b_least.eq(least),
                 b_sum.eq(reduce(add, [Cat(capture.ip[16*i + 8:16*i + 16], capture.ip[16*i:16*i + 8]) for i in range(10)])),
                 b_bad_header.eq(
                     (ETH.field(capture.eth, "ethertype") != ETHERTYPE_IPV4) |
@@ -215,8 +233,10 @@ class ReceivePath(LiteXModule):
         normal = Signal(8*BODY_BYTES)
         self.comb += If(data,
             normal[8*DATA_METH:8*(DATA_METH + METH.length)].eq(cut(0, 4)),
-            If(ts,
-                normal[8*DATA_TSETH:8*(DATA_TSETH + TSETH.length)].eq(cut(4, 4)),
+            If(ts, normal[8*DATA_TSETH:8*(DATA_TSETH + TSETH.length)].eq(cut(4, 4))),
+            If(trimmed,
+                # The rest may be left over from an earlier frame.
+            ).Elif(ts,
                 normal[8*DATA_RETH:8*(DATA_RETH + RETH.length)].eq(cut(8, 16)),
                 If(imm, normal[8*DATA_IMMDT:8*(DATA_IMMDT + IMMDT.length)].eq(cut(24, 4)))
             ).Else(
@@ -234,18 +254,22 @@ class ReceivePath(LiteXModule):
             held.entropy.eq(udp("source_port")),
             held.ce.eq(ip("ecn") == 3),
             held.source.eq(ip("source")),
-            held.length.eq(length),
+            held.length.eq(Mux(trimmed, 0, length)),
             held.offset.eq(header[:lane_bits]),
-            held.stored.eq(data & (length != 0)),
+            held.stored.eq(data & (length != 0) & ~trimmed),
+            held.verdict.eq(Mux(trimmed, Mux(lasthop, Verdict.TRIMMED_LASTHOP, Verdict.TRIMMED), Verdict.GOOD)),
             held.body.eq(normal),
         )
         c_valid, c_error, c_bad_header, c_bad_opcode, c_bad_length, c_lost = (Signal() for _ in range(6))
-        c_lane, c_icrc, good = Signal(lane_bits), Signal(), Signal()
+        c_trimmed, c_lane, c_icrc = Signal(), Signal(lane_bits), Signal()
+        whole, good = Signal(), Signal()    # Goes on; with its payload.
+        frame_last  = Signal(lane_bits + len(index)) # Position of the frame's last byte.
         c_head = stream.Endpoint(received_layout(config))
         folded, checksum = Signal(17), Signal(16)
         self.comb += [
             folded.eq(b_sum[:16] + b_sum[16:]),
             checksum.eq(folded[:16] + folded[16]),
+            frame_last.eq(Cat(b_final, b_index)),
         ]
         names = [n for n, _ in c_head.description.payload_layout]
         self.sync += [
@@ -254,18 +278,24 @@ class ReceivePath(LiteXModule):
                 c_error.eq(b_error),
                 c_bad_header.eq(b_bad_header | (checksum != 0xffff)),
                 c_bad_opcode.eq(b_bad_opcode),
-                c_bad_length.eq(b_bad_length | ~reached),
+                c_bad_length.eq(Mux(b_trimmed, frame_last < b_least, b_bad_length | ~reached)),
+                c_trimmed.eq(b_trimmed),
                 c_lost.eq(lost),
                 c_lane.eq(end_lane),
                 *[getattr(c_head, n).eq(getattr(held, n)) for n in names],
             )
         ]
         self.comb += [
-            Case(c_lane, {lane: c_icrc.eq(state == residue(lanes - 1 - lane)) for lane in range(lanes)}),
-            good.eq(c_valid & ~(c_error | c_bad_header | c_bad_opcode | c_bad_length | ~c_icrc | c_lost | ~fifo.sink.ready)),
-            fifo.sink.valid.eq(good),
+            Case(c_lane, {lane: c_icrc.eq((state == residue(lanes - 1 - lane)) | c_trimmed) for lane in range(lanes)}),
+            whole.eq(c_valid & ~(c_error | c_bad_header | c_bad_opcode | c_bad_length | ~c_icrc)),
+            good.eq(whole & ~(c_trimmed | c_lost | ~fifo.sink.ready)),
+            fifo.sink.valid.eq(whole),
             fifo.sink.last.eq(1),
             *[getattr(fifo.sink, n).eq(getattr(c_head, n)) for n in names],
+            If(c_lost,
+                fifo.sink.stored.eq(0),
+                fifo.sink.verdict.eq(Verdict.NO_BUFFER)
+            ),
             store.commit.eq(good),
             store.rollback.eq(c_valid & ~good),
             fifo.source.connect(source),
@@ -279,5 +309,7 @@ class ReceivePath(LiteXModule):
             ).Elif(c_bad_opcode,     count("bad_opcode")
             ).Elif(c_bad_length,     count("bad_length")
             ).Elif(~c_icrc,          count("bad_icrc")
-            ).Elif(good,             count("good")
-            ).Else(                  count("store_full")))
+            ).Elif(~fifo.sink.ready, count("store_full")
+            ).Elif(c_trimmed,        count("trimmed")
+            ).Elif(c_lost,           count("no_buffer")
+            ).Else(                  count("good")))

@@ -52,6 +52,7 @@ def parser():
     g.add_argument("--loss", metavar="P", type=float, default=0.0, help="frame is lost")
     g.add_argument("--duplicate", metavar="P", type=float, default=0.0, help="frame arrives twice")
     g.add_argument("--corrupt", metavar="P", type=float, default=0.0, help="bits flip; half of the time with a repaired FCS")
+    g.add_argument("--trim", metavar="P", type=float, default=0.0, help="a switch cuts off a data frame's payload")
     g = p.add_argument_group("how")
     g.add_argument("--seed", metavar="S", type=int, default=1, help="everything random follows from it")
     g.add_argument("--policy", metavar="FILE", help="recovery policy to load at start-up (default: mrc)")
@@ -67,7 +68,7 @@ def check(o):
     def refuse(condition, sentence):
         if condition:
             raise Refused(sentence)
-    for name in ("loss", "duplicate", "corrupt"):
+    for name in ("loss", "duplicate", "corrupt", "trim"):
         refuse(not 0 <= getattr(o, name) <= 1, f"--{name} is {getattr(o, name)}, but a probability is between 0 and 1.")
     for name, high in (("delay", 1e6), ("jitter", 1e6)):
         refuse(not 0 <= getattr(o, name) <= high, f"--{name} is {getattr(o, name)} ns, but it must be between 0 and {high:.0f}.")
@@ -146,8 +147,8 @@ def run(o):
     printer = Printer() if o.console else None
     begin   = time.monotonic()
     cluster = Cluster(nodes=o.nodes, config=preset("sim", planes=o.planes), paths=o.paths, loss=o.loss, duplicate=o.duplicate,
-        corrupt=o.corrupt, delay=o.delay, jitter=o.jitter, seed=o.seed, policy=o.policy, memory=MEMORY, capture=capture, trace=o.trace,
-        console=printer, say=say)
+        corrupt=o.corrupt, trim=o.trim, delay=o.delay, jitter=o.jitter, seed=o.seed, policy=o.policy, memory=MEMORY, capture=capture,
+        trace=o.trace, console=printer, say=say)
     begin_cycles, begin_run = cluster.cycle, time.monotonic()
     stopped = None
     try:

@@ -36,8 +36,8 @@ class Fabric:
             for k in range(self.paths) if path is None else (path,):
                 self._sim.path_loss(p, k, probability)
 
-    def set_rates(self, duplicate=0.0, corrupt=0.0):
-        self._sim.rates(duplicate, corrupt)
+    def set_rates(self, duplicate=0.0, corrupt=0.0, trim=0.0):
+        self._sim.rates(duplicate, corrupt, trim)
 
     def plane_down(self, plane, node=None, down=True):
         """Takes a plane down (or up again) at one node or at all: every frame from and to it is lost."""
@@ -63,7 +63,8 @@ class Fabric:
         r = self.records
         r = r[r["cycle"] >= start]
         lost, corrupted = (r["fate"] & Fate.LOST) != 0, (r["fate"] & Fate.CORRUPTED) != 0
-        gone    = lost | corrupted | ((r["fate"] & Fate.UNKNOWN) != 0)
+        trimmed = (r["fate"] & Fate.TRIMMED) != 0
+        gone    = lost | corrupted | trimmed | ((r["fate"] & Fate.UNKNOWN) != 0)
         data    = r["kind"] == Kind.DATA
         control = r["kind"] == Kind.CONTROL
         d       = r[data]
@@ -77,8 +78,9 @@ class Fabric:
                 "delivered":  n(data & ~gone & (r["delivered"] > 0)),
                 "lost":       n(data & lost),
                 "corrupted":  n(data & corrupted),
+                "trimmed":    n(data & trimmed),
                 "duplicated": n(data & ((r["fate"] & Fate.DUPLICATED) != 0)),
-                "reordered":  self._reordered(d),
+                "reordered":  self._reordered(d[~trimmed[data]]),
                 "resent":     n(resent),
                 "spurious":   n(spurious),
             },

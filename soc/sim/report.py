@@ -117,7 +117,7 @@ def text(f):
         ("latency", "{p50:.2f} us median, {p99:.2f} us 99th percentile".format(**f["latency_us"])
             + " ({p50:,} and {p99:,} cycles), token to flag".format(**f["latency_cycles"])),
         ("data packets", "{sent:,} sent, {delivered:,} delivered, {lost:,} lost, {corrupted:,} corrupted, {duplicated:,} duplicated, "
-            "{reordered:,} reordered".format(**d)),
+            "{reordered:,} reordered".format(**d) + (f", {d['trimmed']:,} trimmed" if d["trimmed"] else "")),
         ("resends", "{resent:,}, of which {spurious:,} spurious".format(**d) + f"; {f['timeouts']:,} timeouts"),
         ("control packets", "{sent:,} sent, {lost:,} lost, {corrupted:,} corrupted".format(**c)),
         ("PCIe control", "{control_tlps_per_transfer:.2f} TLPs, {control_bytes_per_transfer:.1f} bytes per message".format(**f["pcie"])),

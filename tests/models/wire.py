@@ -8,6 +8,7 @@ FCS. `parse` judges as a receiver does and names the first thing that is wrong.
 import zlib
 
 from gateware.common.headers import *
+from gateware.common.layouts import Verdict
 from gateware.network.icrc import icrc
 
 # Helpers ------------------------------------------------------------------------------------------
@@ -98,9 +99,22 @@ def normalise(opcode, ts, body):
         body = body[:4] + tseth + rest[:16] + (rest[16:20] if kind.imm else bytes(4))
     return body + bytes(BODY_BYTES - len(body))
 
+def trimmed_class(dscp):
+    """Verdict of a data packet with this DSCP: 0, or trimmed (at the last hop)."""
+    return {Dscp.TRIMMED: Verdict.TRIMMED, Dscp.TRIMMED_LASTHOP: Verdict.TRIMMED_LASTHOP}.get(dscp, Verdict.GOOD)
+
+def trim(frame, size=64, dscp=Dscp.TRIMMED):
+    """The frame as a switch trims it: `size` bytes behind the MAC addresses and type, a new DSCP, a right IP
+    checksum; lengths as they were, no ICRC."""
+    ip = {**IPV4.unpack(frame[14:]), "dscp": dscp, "checksum": 0}
+    ip["checksum"] = ip_checksum(IPV4.pack(**ip))
+    return (frame[:14] + IPV4.pack(**ip) + frame[34:])[:ETH.length + size]
+
 def parse(frame, own_ip=0, own_mac=0, udp_port=UDP_PORT, max_mtu=4096):
     """Dictionary of a frame. `error` is None for a good packet, else "header", "opcode", "length" or
     "icrc"; a bad packet has no further keys that one may trust.
+
+    A data packet that a switch has trimmed is good too: `verdict` is not 0, there is METH and TSETH only.
 
     Good packets: opcode, name, all BTH fields, entropy, ce, dscp, source, destination, body (normalised),
     wire_body, offset (bytes from the frame's start to the payload), payload, and a dictionary per header
@@ -130,6 +144,14 @@ def parse(frame, own_ip=0, own_mac=0, udp_port=UDP_PORT, max_mtu=4096):
     kind, p["error"] = PACKET_TYPES[bth["opcode"]], "length"
     ts   = bth["ts"] if kind.data else 0
     body = kind.body + 4*ts
+    verdict = trimmed_class(ip["dscp"]) if kind.data else Verdict.GOOD
+    if verdict:
+        end = PREFIX_BYTES + METH.length + (TSETH.length if ts else 0)
+        if len(frame) >= end:
+            wire = frame[PREFIX_BYTES:end]
+            p.update(error=None, verdict=verdict, name=kind.name, kind=kind, wire_body=wire, body=wire + bytes(BODY_BYTES - len(wire)),
+                payload=b"", METH=METH.unpack(wire), **({"TSETH": TSETH.unpack(wire[4:])} if ts else {}))
+        return p
     end  = ETH.length + ip["total_length"] - ICRC_BYTES
     rest = end - PREFIX_BYTES - body        # Payload and pad.
     if udp["length"] != ip["total_length"] - IPV4.length or end + ICRC_BYTES > len(frame):
@@ -140,7 +162,7 @@ def parse(frame, own_ip=0, own_mac=0, udp_port=UDP_PORT, max_mtu=4096):
     if icrc(frame[14:end]) != frame[end:end + ICRC_BYTES]:
         return p
     wire = frame[PREFIX_BYTES:PREFIX_BYTES + body]
-    p.update(error=None, name=kind.name, kind=kind, wire_body=wire, body=normalise(bth["opcode"], ts, wire),
+    p.update(error=None, verdict=verdict, name=kind.name, kind=kind, wire_body=wire, body=normalise(bth["opcode"], ts, wire),
         offset=PREFIX_BYTES + body, payload=frame[PREFIX_BYTES + body:end - bth["pad"]])
     headers = CONTROL_HEADERS.get(bth["opcode"]) or (METH,) + ((TSETH,) if ts else ()) + (RETH,) + ((IMMDT,) if kind.imm else ())
     for header in headers:

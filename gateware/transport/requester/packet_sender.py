@@ -150,7 +150,7 @@ class PacketSender(LiteXModule):
         ]
         header = [
             (s.plane, ev.row.plane), (s.destination_mac, mac), (s.source_mac, own_mac),
-            (s.source_ip, self.own_ip), (s.destination_ip, peer.row.ip), (s.dscp, Dscp.DATA),
+            (s.source_ip, self.own_ip), (s.destination_ip, peer.row.ip), (s.dscp, Dscp.TRIMMABLE),
             (s.entropy, ev.row.entropy), (s.udp_port, self.udp_port), (s.opcode, d.opcode),
             (s.p_key, attributes.row.p_key), (s.dest_qp, attributes.row.remote_qp), (s.a, d.a), (s.rtx, d.rtx), (s.ts, 1),
             (s.psn, d.psn), (s.length, d.length), (s.body, body),

@@ -15,6 +15,7 @@ PSN relative to the expected one (mrc-facts 4.2; window = MPR):
     inside, marked       not placed; SACK
     below, within 2^23   not placed; SACK and Transport ACK
     above the window     not placed; NACK PSN_OOR_WINDOW
+    inside, new, but the payload did not come along   NACK NO_PKT_BUFFER, TRIMMED or TRIMMED_LASTHOP
 
 One packet takes about 12 cycles, 10 more when a SACK is due, 1 per PSN walked, 5 per flag.
 """
@@ -27,7 +28,7 @@ from firmware.contract import EventKind
 from gateware.common.arithmetic import one_hot, sized
 from gateware.common.counters import Counters
 from gateware.common.headers import DATA_IMMDT, DATA_TSETH, IMMDT, PETH, TSETH, NackReason, Opcode, Syndrome
-from gateware.common.layouts import WriteKind, due_fields, event_layout, received_layout, write_job_layout
+from gateware.common.layouts import Verdict, WriteKind, due_fields, event_layout, received_layout, write_job_layout
 from gateware.common.table_ram import TableRAM
 from gateware.common.tables import QpState
 from gateware.transport.queue_pair import arrivals_layout, chunk_row, chunks, init_endpoint, receive_state_layout
@@ -61,6 +62,8 @@ class Acceptor(LiteXModule):
         accepted   = count("receive_accepted",   "Data packets placed.")
         duplicate  = count("receive_duplicate",  "Data packets that had arrived before.")
         beyond     = count("receive_window",     "Data packets above the window.")
+        no_buffer  = count("receive_no_buffer",  "Data packets refused because the receive store had no room for them.")
+        trimmed    = count("receive_trimmed",    "Data packets refused because a switch had trimmed them.")
         malformed  = count("receive_length",     "Data packets whose length or RQMSN does not fit their place.")
         no_access  = count("receive_access",     "Data packets refused by key, bounds, rights or signal.")
         probes     = count("probes",             "Probes answered.")
@@ -112,7 +115,7 @@ class Acceptor(LiteXModule):
         # What is due.
         due   = Record(due_fields())
         sack, ack, nack = Signal(), Signal(), Signal()
-        syndrome = Signal(8)
+        syndrome, reason = Signal(8), Signal(8)
         size     = Signal(13)                          # At least 1024 per packet.
         self.comb += size.eq(Mux(p.length < 1024, 1024, p.length))
         since    = sized(self, r.since + size, 17, "since_after")
@@ -128,7 +131,7 @@ class Acceptor(LiteXModule):
             due.psn.eq(Mux(is_probe, PETH.field(p.body, "probe_id"), p.psn)),
             due.probe.eq(is_probe), due.rtx.eq(p.rtx), due.ce.eq(p.ce),
             due.entropy.eq(p.entropy), due.plane.eq(plane), due.timestamp.eq(stamp),
-            due.msn.eq(r.msn), due.syndrome.eq(syndrome), due.reason.eq(NackReason.PSN_OOR_WINDOW),
+            due.msn.eq(r.msn), due.syndrome.eq(syndrome), due.reason.eq(reason),
             due.rcvd.eq(rounded[8:]), due.ooo.eq(r.ooo),
         ]
 
@@ -154,6 +157,7 @@ class Acceptor(LiteXModule):
         self.fsm = fsm = FSM(reset_state="IDLE")
         fsm.act("IDLE",
             NextValue(sack, 0), NextValue(ack, 0), NextValue(nack, 0), NextValue(syndrome, Syndrome.ACK),
+            NextValue(reason, NackReason.PSN_OOR_WINDOW),
             If(self.init.valid,
                 NextValue(p.dest_qp, self.init.qp),
                 NextValue(piece, 0),
@@ -225,6 +229,14 @@ class Acceptor(LiteXModule):
             ).Elif(marked,
                 duplicate.eq(1),
                 NextValue(sack, 1)
+            ).Elif(p.verdict != Verdict.GOOD,
+                no_buffer.eq(p.verdict == Verdict.NO_BUFFER),
+                trimmed.eq(p.verdict != Verdict.NO_BUFFER),
+                NextValue(nack, 1),
+                Case(p.verdict, {
+                    Verdict.TRIMMED:         NextValue(reason, NackReason.TRIMMED),
+                    Verdict.TRIMMED_LASTHOP: NextValue(reason, NackReason.TRIMMED_LASTHOP),
+                    "default":               NextValue(reason, NackReason.NO_PKT_BUFFER)})
             ).Elif(~check.well_formed,
                 malformed.eq(1),
                 NextValue(ack, 1),

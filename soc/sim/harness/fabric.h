@@ -1,18 +1,22 @@
 // SPDX-License-Identifier: BSD-2-Clause
 // The fabric: planes of K paths between the cards' XGMII ports. A path is chosen by a hash of the UDP
 // source port and carries a full plane's rate to each card; on it a frame may be lost, damaged, doubled
-// or delayed. It looks at addresses and ports as a switch does, and keeps a record of every frame.
+// or delayed; a data frame of the class that allows it may be trimmed. It looks at addresses and ports as a
+// switch does, and keeps a record of every frame.
 #pragma once
 #include "xgmii.h"
 
 struct FabricOptions {
     uint32_t planes, paths;
     uint64_t delay, jitter;               // Cycles.
-    double   loss, duplicate, corrupt;    // Probabilities per frame.
+    double   loss, duplicate, corrupt, trim; // Probabilities per frame.
 };
 
 enum : uint8_t { KIND_DATA, KIND_CONTROL, KIND_OTHER };
-enum : uint8_t { FATE_LOST = 1, FATE_CORRUPTED = 2, FATE_DUPLICATED = 4, FATE_UNKNOWN = 8, FATE_DOWN = 16, FATE_FCS_REPAIRED = 32 };
+enum : uint8_t { FATE_LOST = 1, FATE_CORRUPTED = 2, FATE_DUPLICATED = 4, FATE_UNKNOWN = 8, FATE_DOWN = 16, FATE_FCS_REPAIRED = 32,
+    FATE_TRIMMED = 64 };
+enum : uint8_t { DSCP_TRIMMABLE = 4, DSCP_TRIMMED = 12, DSCP_TRIMMED_LASTHOP = 16 };  // As in gateware/common/headers.py.
+static const uint32_t TRIMMED_LENGTH = 14 + 64 + 4;                                   // FCS included.
 
 // One line per frame that a card sent; mirrored as a numpy type in soc/sim/fabric.py.
 struct Record {
@@ -34,12 +38,12 @@ struct Capture { uint64_t cycle; uint32_t port, length; size_t offset; };   // p
 struct Fabric {
     FabricOptions options{};
     Complaints*   complaints = nullptr;
-    Random        random;
+    Random        random, trims;                                   // Of their own: a seed means the same without trimming.
     uint32_t      nodes = 0;
     std::vector<Record> records;
     std::vector<std::unordered_map<uint64_t, uint32_t>> macs;      // Per plane: MAC to node.
     std::vector<Chance>   loss;                                    // Per plane and path.
-    Chance                duplicate, corrupt;
+    Chance                duplicate, corrupt, trim;
     std::vector<uint8_t>  down;                                    // Per node and plane.
     std::vector<uint64_t> path_free;                               // Per destination, plane and path: byte times.
     std::vector<DropRule> drops;
@@ -52,12 +56,12 @@ struct Fabric {
     std::vector<uint8_t>  captured;
 
     void open(const FabricOptions& o, uint32_t n, uint64_t seed, Complaints* c) {
-        options = o; nodes = n; complaints = c; random.state = seed;
+        options = o; nodes = n; complaints = c; random.state = seed; trims.state = ~seed;
         macs.resize(o.planes); loss.resize(o.planes*o.paths); down.assign(n*o.planes, 0);
         path_free.assign(n*o.planes*o.paths, 0);
         from_card.resize(n*o.planes); to_card.resize(n*o.planes);
         for (auto& l : loss) l.set(o.loss);
-        duplicate.set(o.duplicate); corrupt.set(o.corrupt);
+        duplicate.set(o.duplicate); corrupt.set(o.corrupt); trim.set(o.trim);
         records.reserve(1 << 16);
     }
     static uint32_t mix(uint32_t port) { return (port*0x9e3779b1u) >> 16; }
@@ -104,13 +108,15 @@ struct Fabric {
         r.destination = found == macs[plane].end() ? 255 : found->second;
         // The same draws for every frame, whatever happens to it.
         uint64_t lose = random.next(), damage = random.next(), twice = random.next(), late = random.next(), later = random.next();
+        uint64_t cut = trims.next();
         if (found == macs[plane].end()) { r.fate |= FATE_UNKNOWN; unknown++; pool.give(f); return; }
         uint32_t to = found->second;
         if (down[node*options.planes + plane] || down[to*options.planes + plane]) r.fate |= FATE_DOWN | FATE_LOST;
         if (loss[plane*options.paths + r.path].draw(lose) || dropped(r)) r.fate |= FATE_LOST;
         if (r.fate & FATE_LOST) { pool.give(f); return; }
         uint64_t& free = path_free[(to*options.planes + plane)*options.paths + r.path];
-        if (corrupt.draw(damage)) { r.fate |= FATE_CORRUPTED | (spoil(*f, r) ? FATE_FCS_REPAIRED : 0); }
+        if (trim.draw(cut) && cut_short(*f, r, cut & 1)) { r.fate |= FATE_TRIMMED; }
+        else if (corrupt.draw(damage)) { r.fate |= FATE_CORRUPTED | (spoil(*f, r) ? FATE_FCS_REPAIRED : 0); }
         else if (duplicate.draw(twice)) {
             r.fate |= FATE_DUPLICATED;
             Frame* g = pool.take();
@@ -151,6 +157,21 @@ struct Fabric {
             return true;
         }
         return false;
+    }
+    // Cut the payload off, as a switch does whose queue is full: 64 bytes stay behind the MAC header, the lengths
+    // in them too; DSCP, IP checksum and FCS are new. False if the frame may not be trimmed or has nothing to cut.
+    bool cut_short(Frame& f, const Record& r, bool last_hop) {
+        uint8_t* ip = f.data() + 14;
+        if (r.kind != KIND_DATA || ip[1] >> 2 != DSCP_TRIMMABLE || f.length <= TRIMMED_LENGTH) return false;
+        ip[1] = (last_hop ? DSCP_TRIMMED_LASTHOP : DSCP_TRIMMED) << 2 | (ip[1] & 3);
+        ip[10] = ip[11] = 0;
+        uint32_t sum = 0;
+        for (int i = 0; i < 20; i += 2) sum += ip[i] << 8 | ip[i + 1];
+        while (sum >> 16) sum = (sum & 0xffff) + (sum >> 16);
+        ip[10] = ~sum >> 8; ip[11] = ~sum;
+        f.length = TRIMMED_LENGTH;
+        f.repair_fcs();
+        return true;
     }
     // Flip 1 to 3 bits after the MAC header; in half of the cases repair the FCS, so that the ICRC has to
     // find it (then not in a byte that the ICRC leaves out). True if repaired.

@@ -7,6 +7,7 @@ from collections import Counter
 import pytest
 
 from gateware.common.headers import *
+from gateware.common.layouts import Verdict
 from gateware.config import preset
 from gateware.network.packet_parser import ReceivePath
 from tests.drivers.stream import StreamSink, StreamSource, packets
@@ -43,7 +44,7 @@ def receive(width, frames, idle=0.0, stall=0.0, stored_stall=0.0, seed=1, settle
     simulate(dut, [drive(), head.run(), stored.run()], limit=limit, seed=seed)
     payloads, result = packets(stored), []
     for beat in head.beats:
-        assert beat["stored"] == (beat["length"] > 0)
+        assert beat["stored"] == (beat["length"] > 0 and beat["verdict"] == Verdict.GOOD)
         data = b"".join(w.to_bytes(width//8, "little") for w in payloads.pop(0)) if beat["stored"] else b""
         assert not beat["stored"] or len(data) == -(-(beat["offset"] + beat["length"])//(width//8))*(width//8)
         result.append((beat, data[beat["offset"]:beat["offset"] + beat["length"]]))
@@ -53,6 +54,7 @@ def receive(width, frames, idle=0.0, stall=0.0, stored_stall=0.0, seed=1, settle
 def check(width, beat, payload, parsed):
     for name in ("opcode", "p_key", "dest_qp", "a", "rtx", "psn", "entropy", "ce", "source"):
         assert beat[name] == parsed[name], name
+    assert beat["verdict"] == parsed["verdict"]
     assert beat["ts"] == (parsed["ts"] if parsed["kind"].data else 0)
     assert beat["body"] == int.from_bytes(parsed["body"], "little")
     assert beat["length"] == len(parsed["payload"]) and payload == parsed["payload"]
@@ -62,11 +64,13 @@ def compare(width, frames, result, counts, **own):
     """Model and gateware agree on what comes out and, for frames with whole headers, on why not."""
     parsed   = [dict(wire.parse(frame, max_mtu=1024, **own), fcs=error, short=len(frame) < PREFIX_BYTES) for frame, error in frames]
     good     = [p for p in parsed if p["error"] is None and not p["fcs"]]
-    expected = Counter("bad_fcs" if p["fcs"] else "short" if p["short"] else ERRORS.get(p["error"], "good") for p in parsed)
-    assert len(result) == len(good) == counts["good"]
+    expected = Counter("bad_fcs" if p["fcs"] else "short" if p["short"] else ERRORS[p["error"]] if p["error"] else
+        "trimmed" if p["verdict"] else "good" for p in parsed)
+    assert len(result) == len(good) == counts["good"] + counts["trimmed"]
     for (beat, payload), p in zip(result, good, strict=True):
         check(width, beat, payload, p)
-    assert sum(counts.values()) == len(frames) and counts["store_full"] == 0 and counts["bad_fcs"] == expected["bad_fcs"]
+    assert sum(counts.values()) == len(frames) and counts["store_full"] == counts["no_buffer"] == 0
+    assert counts["bad_fcs"] == expected["bad_fcs"]
     loose = sum(counts[name] - expected[name] for name in counts)
     assert loose == expected["short"], (counts, expected)
     assert all(counts[name] >= expected[name] for name in counts), (counts, expected)
@@ -170,16 +174,63 @@ def test_captured_frames_pass(width, monkeypatch):
     assert result == [] and counts["bad_icrc"] == 100
 
 @pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("stall,stored_stall", [(0.0, 0.97), (0.995, 0.0)])
-def test_full_store_drops_whole_packets(width, stall, stored_stall):
+def test_without_room_for_payloads_headers_go_on(width):
     rng    = random.Random(7)
-    frames = [(wire.build_data(Opcode.WRITE_MIDDLE, rng.randbytes(rng.randrange(1, 900)), psn=psn, tx_timestamp=psn), 0)
+    frames = [(wire.build_data(Opcode.WRITE_MIDDLE, rng.randbytes(rng.choice((0, rng.randrange(1, 900)))), psn=psn, tx_timestamp=psn), 0)
         for psn in range(120)]
-    result, counts = receive(width, frames, stall=stall, stored_stall=stored_stall, settle=30000)
-    assert counts["good"] == len(result) and counts["good"] + counts["store_full"] == len(frames)
-    assert counts["store_full"] > 5 and counts["good"] > 5
+    result, counts = receive(width, frames, stored_stall=0.97, settle=30000)
+    assert [beat["psn"] for beat, _ in result] == list(range(120)) and counts["good"] + counts["no_buffer"] == 120
+    assert counts["no_buffer"] > 5 and counts["good"] > 5
     for beat, payload in result:
-        check(width, beat, payload, wire.parse(frames[beat["psn"]][0]))
+        p = wire.parse(frames[beat["psn"]][0])
+        if beat["verdict"] == Verdict.NO_BUFFER:
+            assert beat["length"] == len(p["payload"]) > 0 and payload == b"" and not beat["stored"]
+        else:
+            check(width, beat, payload, p)
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_without_room_for_headers_packets_are_dropped(width):
+    rng    = random.Random(8)
+    frames = [(wire.build_data(Opcode.WRITE_MIDDLE, rng.randbytes(rng.randrange(1, 300)), psn=psn), 0) for psn in range(120)]
+    frames = [(wire.trim(f), e) if psn % 5 == 0 else (f, e) for psn, (f, e) in enumerate(frames)]
+    result, counts = receive(width, frames, stall=0.995, settle=30000)
+    assert counts["store_full"] > 5 and counts["good"] > 5 and counts["trimmed"] > 0
+    assert len(result) == len(frames) - counts["store_full"]
+    for beat, payload in result:
+        if beat["verdict"] != Verdict.NO_BUFFER:
+            check(width, beat, payload, wire.parse(frames[beat["psn"]][0]))
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("seed,idle", [(1, 0.0), (2, 0.3)])
+def test_trimmed_packets_announce_their_headers_only(width, seed, idle):
+    """Between good ones, cut anywhere, with bits flipped where nothing looks, and with wrong FCS or checksum."""
+    rng, frames = random.Random(seed), []
+    for psn in range(300):
+        frame = random_frame(rng, psn)
+        if rng.random() < 0.7:
+            size  = rng.choice((64, rng.randrange(36, 70), rng.randrange(36, 400)))
+            frame = wire.trim(frame, size, rng.choice((Dscp.TRIMMED, Dscp.TRIMMED_LASTHOP)))
+            if rng.random() < 0.3 and len(frame) > 70:
+                frame = frame[:66] + rng.randbytes(len(frame) - 66)
+            if rng.random() < 0.1:
+                frame = frame[:24] + bytes(2) + frame[26:]
+        frames.append((frame, int(rng.random() < 0.1)))
+    expected = compare(width, frames, *receive(width, frames, idle=idle, stall=0.2, seed=seed))
+    assert all(expected[name] > 5 for name in ("good", "trimmed", "bad_fcs", "bad_header", "bad_length")), expected
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_a_trimmed_packet_needs_its_sequence_number_and_timestamp(width):
+    """Every cut; after a whole packet, whose headers must not show through. Control packets are not trimmed."""
+    frames = []
+    for opcode, kind in PACKET_TYPES.items():
+        for ts in (0, 1) if kind.data else (0,):
+            whole = wire.build(opcode, bytes(range(1, 1 + kind.body + 4*ts)), bytes(64*kind.data), ts=ts, psn=opcode)
+            for size in range(40, 74):
+                frames += [(whole, 0), (wire.trim(whole, size), 0)]
+    result, counts = receive(width, frames, settle=600)
+    compare(width, frames, result, counts)
+    cuts = sum(size >= 44 + 4*ts for size in range(40, 74) for ts in (0, 1))
+    assert counts["trimmed"] == cuts*sum(kind.data for kind in PACKET_TYPES.values())
 
 def test_latency_is_at_most_ten_cycles():
     dut, seen = dut_of(64), []

@@ -9,6 +9,7 @@ from scapy.all import UDP as ScapyUDP
 from scapy.contrib.roce import BTH as ScapyBTH
 
 from gateware.common.headers import *
+from gateware.common.layouts import Verdict
 from gateware.network.icrc import icrc
 from tests.models import wire
 
@@ -76,6 +77,18 @@ def test_parse_returns_what_was_built():
     p = wire.parse(wire.build_data(Opcode.WRITE_ONLY_IMM, b"hello", va=5, rkey=6, immediate=7, tx_timestamp=8, entropy=0xc123))
     assert (p["payload"], p["RETH"]["va"], p["RETH"]["rkey"], p["ImmDt"]["immediate"], p["TSETH"]["tx_timestamp"]) == (b"hello", 5, 6, 7, 8)
     assert p["entropy"] == 0xc123 and len(p["body"]) == BODY_BYTES and p["body"][24:28] == bytes([0, 0, 0, 7])
+
+def test_a_trimmed_frame_keeps_what_a_responder_needs():
+    whole = wire.build_data(Opcode.WRITE_MIDDLE, bytes(1000), msn=3, rqmsn=4, tx_timestamp=5, psn=6, entropy=0xc007, dscp=Dscp.TRIMMABLE)
+    for dscp, verdict in ((Dscp.TRIMMED, Verdict.TRIMMED), (Dscp.TRIMMED_LASTHOP, Verdict.TRIMMED_LASTHOP)):
+        frame = wire.trim(whole, dscp=dscp)
+        p     = wire.parse(frame)
+        assert len(frame) == 78 and wire.ip_checksum(frame[14:34]) == 0 and p["error"] is None
+        assert (p["verdict"], p["psn"], p["METH"]["msn"], p["TSETH"]["tx_timestamp"], p["entropy"]) == (verdict, 6, 3, 5, 0xc007)
+        assert p["payload"] == b"" and "RETH" not in p
+        assert wire.parse(frame[:62])["error"] is None and wire.parse(frame[:61])["error"] == "length"
+    assert wire.parse(whole)["verdict"] == Verdict.GOOD
+    assert wire.parse(wire.trim(whole, dscp=Dscp.TRIMMABLE))["error"] == "length"
 
 def test_parse_names_what_is_wrong():
     good = wire.build_data(Opcode.WRITE_ONLY, b"hello")

@@ -12,6 +12,7 @@ from soc.sim.transfer import pattern
 @pytest.mark.parametrize("arguments, words", [
     (["--loss", "1.5"], "--loss is 1.5, but a probability is between 0 and 1."),
     (["--corrupt", "-0.1"], "--corrupt is -0.1"),
+    (["--trim", "2"], "--trim is 2.0"),
     (["--loss", "nan"], "--loss is nan"),
     (["--jitter", "nan"], "--jitter is nan"),
     (["--planes", "5"], "--planes is 5, but it must be between 1 and 4."),
@@ -40,7 +41,7 @@ def test_help_names_every_option_with_its_default(capsys):
         cli.main(["--help"])
     text = " ".join(capsys.readouterr().out.split())
     assert stop.value.code == 0
-    for name in ("file", "out", "size", "planes", "paths", "loss", "duplicate", "corrupt", "delay", "jitter", "mtu", "message",
+    for name in ("file", "out", "size", "planes", "paths", "loss", "duplicate", "corrupt", "trim", "delay", "jitter", "mtu", "message",
                  "queue-pairs", "nodes", "pattern", "seed", "policy", "json", "pcap", "trace", "console"):
         assert re.search(rf"--{name}\b", text), name
     assert "(default: 1048576)" in text and "None" not in text

@@ -9,7 +9,9 @@ from soc.sim.capture import Capture
 from soc.sim.cluster import Cluster, SimulationError
 from soc.sim.driver import Context, DriverError, Page
 from soc.sim.library import Fate, Kind
+from tests.models import wire
 from tests.soc.sim import stand_in as S
+from tests.system.bench import Recorder
 
 pytestmark = pytest.mark.xdist_group("stand_in")
 
@@ -154,10 +156,10 @@ def test_a_flag_before_its_data_is_seen(make):
 
 MACS = (0x020000000100, 0x020000000200)
 
-def frame(node, port=0xc000, psn=0, opcode=H.Opcode.WRITE_ONLY, length=100):
+def frame(node, port=0xc000, psn=0, opcode=H.Opcode.WRITE_ONLY, length=100, dscp=0):
     payload = bytes((i*7 + psn) & 0xff for i in range(length))
     udp = H.UDP.pack(source_port=port, destination_port=4791, length=8 + 12 + length + 4)
-    ip  = H.IPV4.pack(version=4, ihl=5, protocol=17, ttl=64, total_length=20 + len(udp) + 12 + length + 4)
+    ip  = H.IPV4.pack(version=4, ihl=5, protocol=17, ttl=64, dscp=dscp, total_length=20 + len(udp) + 12 + length + 4)
     bth = H.BTH.pack(opcode=opcode, dest_qp=5, psn=psn)
     return H.ETH.pack(destination=MACS[node], source=1, ethertype=0x800) + ip + udp + bth + payload + bytes(4)
 
@@ -214,6 +216,30 @@ def test_damage_is_found_by_the_fcs_or_repaired(make):
     damaged  = (r["fate"] & Fate.CORRUPTED) != 0
     repaired = (r["fate"] & Fate.FCS_REPAIRED) != 0
     assert damaged.any() and (repaired <= damaged).all()
+
+def test_only_long_data_frames_of_their_class_are_trimmed(make):
+    seen = Recorder()
+    cluster = make(trim=1.0, duplicate=1.0, corrupt=1.0, capture=seen)
+    cluster.sim.mac(0, MACS[1], 1)
+    sent = [(opcode, dscp, length) for opcode in (H.Opcode.WRITE_ONLY, H.Opcode.SACK) for dscp in (H.Dscp.DATA, H.Dscp.TRIMMABLE)
+        for length in (20, 21, 1000)]
+    for psn, (opcode, dscp, length) in enumerate(sent*4):
+        cluster.fabric.inject(cluster.nodes[0], frame(1, psn=psn, opcode=opcode, length=length, dscp=dscp))
+    cluster.step(10_000)
+    r = cluster.fabric.records
+    r = r[r["node"] == 0]
+    for line, (opcode, dscp, length) in zip(r, sent*4, strict=True):
+        cut = opcode == H.Opcode.WRITE_ONLY and dscp == H.Dscp.TRIMMABLE and length > 20
+        assert line["fate"] & (Fate.TRIMMED | Fate.CORRUPTED | Fate.DUPLICATED) == (Fate.TRIMMED if cut else Fate.CORRUPTED)
+        assert line["length"] == 58 + length and line["delivered"] > 0
+    stats = cluster.fabric.statistics()["data"]
+    assert stats["trimmed"] == 8 and stats["delivered"] == stats["lost"] == 0
+    whole   = {f for _, node, _, way, f in seen.frames if (node, way) == (0, "tx")}
+    arrived = {f for _, node, _, way, f in seen.frames if (node, way) == (1, "rx") and len(f) == 78}
+    long    = [f for f in whole if len(f) > 78 and f[15] >> 2 == H.Dscp.TRIMMABLE and f[42] == H.Opcode.WRITE_ONLY]
+    cuts    = {dscp: {wire.trim(f, dscp=dscp) for f in long}
+        for dscp in (H.Dscp.TRIMMED, H.Dscp.TRIMMED_LASTHOP)}
+    assert all(arrived & c for c in cuts.values()) and len(arrived & (cuts[H.Dscp.TRIMMED] | cuts[H.Dscp.TRIMMED_LASTHOP])) == 8
 
 def test_a_dead_plane_loses_everything(make):
     cluster = echo(make)

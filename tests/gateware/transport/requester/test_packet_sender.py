@@ -144,8 +144,8 @@ def test_headers_payload_and_drops_are_in_step(mpr, seed):
         body   = METH.pack(rqmsn=job["rqmsn"], msn=job["msn"]) + TSETH.pack(tx_timestamp=stamp, ftype=1) \
             + RETH.pack(va=job["va"], rkey=job["rkey"], length=job["total"]) + IMMDT.pack(immediate=job["immediate"])
         assert h == dict(plane=ev["plane"], destination_mac=peer[f"mac{ev['plane']}"], source_mac=MACS[ev["plane"]], source_ip=IP,
-            destination_ip=peer["ip"], dscp=Dscp.DATA, entropy=ev["entropy"], udp_port=UDP_PORT, opcode=job["opcode"], p_key=qp["p_key"],
-            dest_qp=qp["remote_qp"], a=job["a"], rtx=job["rtx"], ts=1, psn=job["psn"], length=job["length"],
+            destination_ip=peer["ip"], dscp=Dscp.TRIMMABLE, entropy=ev["entropy"], udp_port=UDP_PORT, opcode=job["opcode"],
+            p_key=qp["p_key"], dest_qp=qp["remote_qp"], a=job["a"], rtx=job["rtx"], ts=1, psn=job["psn"], length=job["length"],
             body=int.from_bytes(body, "little"), body_length=SIZES[job["opcode"]])
         assert index == job["qp"]*config.mpr + job["psn"] % config.mpr and row["entropy"] == ev["entropy"]
         assert abs((now - row["time"] + 8) % 65536 - 8) <= 2 and (row["time"] - stamp) % 65536 < 200

@@ -6,9 +6,11 @@ jobs that must come out.
 """
 
 from gateware.common.headers import IMMDT, METH, PACKET_TYPES, PETH, RETH, TSETH, NackReason, Opcode, Syndrome
-from gateware.common.layouts import WriteKind, due_fields
+from gateware.common.layouts import Verdict, WriteKind, due_fields
 
 MASK24 = 0xffffff
+REASONS = {Verdict.NO_BUFFER: NackReason.NO_PKT_BUFFER, Verdict.TRIMMED: NackReason.TRIMMED,
+    Verdict.TRIMMED_LASTHOP: NackReason.TRIMMED_LASTHOP}
 
 def ahead(a, b):
     """How far PSN `a` is ahead of `b`, signed."""
@@ -44,7 +46,7 @@ class Responder:
         self.counts   = {}
         self.stash    = {}                     # (queue pair, RQMSN modulo max_wimm) -> signal number; outlives lives.
         self.counters = dict.fromkeys(("receive_unknown_qp", "receive_accepted", "receive_duplicate", "receive_window",
-            "receive_length", "receive_access", "probes", "receive_messages", "flags"), 0)
+            "receive_no_buffer", "receive_trimmed", "receive_length", "receive_access", "probes", "receive_messages", "flags"), 0)
 
     def may_signal(self, number, qp):
         row = self.signals.get(number)
@@ -91,6 +93,9 @@ class Responder:
             self.counters["receive_duplicate"] += 1
             due.update(sack=1)
             jobs += discard
+        elif p["verdict"]:
+            self.counters["receive_no_buffer" if p["verdict"] == Verdict.NO_BUFFER else "receive_trimmed"] += 1
+            due.update(nack=1, reason=REASONS[p["verdict"]])
         elif not fits or not self.in_region(p) or (kind.imm and not self.may_signal(p["immediate"], index)):
             self.counters["receive_access" if fits else "receive_length"] += 1
             due.update(ack=1, syndrome=Syndrome.NAK_REMOTE_ACCESS if fits else Syndrome.NAK_INVALID_REQUEST)
@@ -132,7 +137,7 @@ class Responder:
             if p["opcode"] == Opcode.PROBE:
                 due.update(psn=p["probe_id"], probe=1)
             if due["nack"]:
-                due["reason"] = NackReason.PSN_OOR_WINDOW
+                due.setdefault("reason", NackReason.PSN_OOR_WINDOW)
             if due["sack"]:
                 q.since = 0
                 due.update(self.bitmap(q))
@@ -194,9 +199,19 @@ class Traffic:
         """What differs from copy to copy of a packet."""
         r = self.random
         return {**p, "a": int(r.random() < 0.05), "rtx": int(r.random() < 0.05), "ce": int(r.random() < 0.05), "entropy": r.getrandbits(16),
-            "offset": r.randrange(8), "plane": r.getrandbits(1), "timestamp": r.getrandbits(16), "probe_id": r.getrandbits(16)}
+            "offset": r.randrange(8), "plane": r.getrandbits(1), "timestamp": r.getrandbits(16), "probe_id": r.getrandbits(16),
+            "verdict": Verdict.GOOD}
 
     def next(self):
+        """The next packet; one in ten has lost its payload on its way."""
+        p = self.whole()
+        if p["opcode"] == Opcode.PROBE or self.random.random() >= 0.1:
+            return p
+        verdict = self.random.choice(list(REASONS))
+        lost    = () if verdict == Verdict.NO_BUFFER else ("length", "va", "rkey", "total", "immediate")
+        return {**p, **dict.fromkeys(lost, 0), "stored": 0, "verdict": verdict}
+
+    def whole(self):
         r, m = self.random, self.model
         qp   = r.choice(list(self.plans))
         q, plan = m.lives[qp], self.plans[qp]
@@ -281,5 +296,5 @@ def beat_of(p, random):
         ts   = int(p["timestamp"] != 0)
         body = (METH.pack(rqmsn=p["rqmsn"], msn=p["msn"]) + TSETH.pack(tx_timestamp=p["timestamp"], ftype=1) +
             RETH.pack(va=p["va"], rkey=p["rkey"], length=p["total"]) + IMMDT.pack(immediate=p["immediate"]))
-    keys = ("opcode", "p_key", "dest_qp", "a", "rtx", "psn", "entropy", "ce", "length", "offset", "stored", "plane")
+    keys = ("opcode", "p_key", "dest_qp", "a", "rtx", "psn", "entropy", "ce", "length", "offset", "stored", "verdict", "plane")
     return {**{k: p[k] for k in keys}, "ts": ts, "source": random.getrandbits(32), "body": int.from_bytes(body, "little")}
