@@ -225,6 +225,7 @@ def nak_cases(link):
         ("short first packet",  invalid, dict(opcode=Opcode.WRITE_FIRST)),
         ("empty last packet",   invalid, dict(opcode=Opcode.WRITE_LAST, payload=b"")),
         ("longer than the MTU", invalid, dict(payload=bytes(1028))),
+        ("RQMSN out of range",  invalid, dict(rqmsn=0x8000)),
     ]
 
 def test_wrong_rights_bounds_and_shapes_are_refused_with_a_nak(scene):
@@ -332,6 +333,7 @@ def test_acknowledgements_of_what_was_never_sent_change_nothing(scene):
             psn = (next_psn + beyond) & 0xffffff
             for frame in (
                     control_frame(target, Opcode.ACKNOWLEDGE, psn=psn, syndrome=Syndrome.ACK, msn=1),
+                    control_frame(target, Opcode.ACKNOWLEDGE, psn=(next_psn - 1) & 0xffffff, syndrome=0x20, msn=1),     # RNR: not in MRC.
                     control_frame(target, Opcode.SACK, psn=psn, cack_psn=psn, bitmap=0),
                     control_frame(target, Opcode.SACK, psn=psn, cack_psn=psn, bitmap=(1 << 64) - 1, sack_offset=1)):
                 change, answers = inject(c, a, frame, cycles=400)

@@ -10,13 +10,13 @@ duplicate is never written again. When the oldest hole closes, the walk passes a
 arrived, completes their messages in order and queues a flag for each message with an immediate:
 behind its payload, through the same write port.
 
-PSN relative to the expected one (mrc-facts 4.2; window = MPR):
+PSN relative to the expected one (MRC 1.0; window = MPR):
     inside, new          placed; SACK if a trigger fires; Transport ACK when messages complete
     inside, marked       not placed; SACK
     below, within 2^23   not placed; SACK and Transport ACK
     above the window     not placed; NACK PSN_OOR_WINDOW
 
-One packet takes about 12 cycles, 10 more when a SACK is due, 1 per PSN walked, 5 per flag.
+One packet takes about 12 cycles, 10 more when a SACK is due, 2 per PSN walked, 5 per flag.
 """
 
 from litex.gen import LiteXModule
