@@ -34,7 +34,8 @@ def test_a_file_goes_through_the_command(tmp_path):
     assert done.returncode == 0, done.stderr
     assert out.read_bytes() == source.read_bytes()
     assert "[card 0] openrdma recovery firmware" in done.stdout and "[card 1] openrdma recovery firmware" in done.stdout
-    for word in ("bytes", "goodput", "latency", "data packets", "resends", "control packets", "PCIe control", "flags", "paths", "wall time"):
+    for word in ("bytes", "goodput", "latency", "data packets", "resends", "control packets", "PCIe control", "flags", "paths",
+                 "wall time"):
         assert any(line.startswith(word) for line in done.stdout.splitlines()), word
     assert pcap.read_bytes()[:4] == b"\x0a\x0d\x0d\x0a"
     r = json.loads(report.read_text())
@@ -87,7 +88,8 @@ def test_what_cannot_be_is_one_sentence_and_nothing_written(arguments, tmp_path)
     """In a process of its own, so that nothing but the sentence can come out."""
     outputs = ["--json", "r.json", "--pcap", "p.pcapng", "--out", "o"]
     code = "import sys; from soc.sim.cli import main; sys.exit(main(sys.argv[1:]))"
-    done = subprocess.run([sys.executable, "-c", code, *arguments, *outputs], cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run([sys.executable, "-c", code, *arguments, *outputs], cwd=tmp_path, capture_output=True, text=True,
+        timeout=60, check=False)
     assert done.returncode == 2 and done.stdout == "" and files(tmp_path) == []
     assert done.stderr.count("\n") == 1 and done.stderr.startswith("simulate: ") and done.stderr.rstrip().endswith(".")
 

@@ -14,6 +14,7 @@ from tests.system.bench import Link, Recorder, cluster, group
 
 pytestmark = [group(2), pytest.mark.timeout(300)]
 
+ACKS  = (Opcode.SACK, Opcode.ACKNOWLEDGE)
 PSNS  = (1000, 2000)
 ROUGH = dict(paths=4, loss=0.03, jitter=2000, duplicate=0.02, corrupt=0.01)
 
@@ -112,7 +113,7 @@ def test_acknowledgements_tell_the_truth(captured):
                 continue
             if node == link.b.index and direction == "rx" and p["kind"].data and p["dest_qp"] == link.qpn(link.b):
                 arrived.add(p["psn"])
-            if node == link.b.index and direction == "tx" and p["dest_qp"] == link.qpn(link.a) and p["opcode"] in (Opcode.SACK, Opcode.ACKNOWLEDGE):
+            if node == link.b.index and direction == "tx" and p["dest_qp"] == link.qpn(link.a) and p["opcode"] in ACKS:
                 cack  = p["SETH"]["cack_psn"] if p["opcode"] == Opcode.SACK else p["psn"]
                 assert all(psn in arrived for psn in range(PSNS[0], cack + 1))
                 if p["opcode"] == Opcode.SACK:
@@ -134,7 +135,7 @@ def test_the_window_is_never_exceeded():
             p = wire.parse(frame)
             if node != a.index or p["error"]:
                 continue
-            if direction == "rx" and p["opcode"] in (Opcode.SACK, Opcode.ACKNOWLEDGE) and ahead(p["psn"], cack) > 0:
+            if direction == "rx" and p["opcode"] in ACKS and ahead(p["psn"], cack) > 0:
                 cack = p["psn"]
             elif direction == "tx" and p["kind"].data:
                 widest = max(widest, ahead(p["psn"], cack))
