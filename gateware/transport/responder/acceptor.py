@@ -287,7 +287,7 @@ class Acceptor(LiteXModule):
         fsm.act("WALK",
             tracker.jobs.connect(j, keep={"valid", "ready", "kind", "address", "word"}),
             bits.index.eq(tracker.bits_index),
-            bits.row.raw_bits().eq(tracker.bits_row.raw_bits()),
+            *[getattr(bits.row, f[0]).eq(getattr(tracker.bits_row, f[0])) for f in bits.layout],
             bits.we.eq(tracker.bits_we),
             If(tracker.done,
                 NextValue(r.expected, tracker.expected),
