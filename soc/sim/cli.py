@@ -57,6 +57,7 @@ def parser():
     g.add_argument("--seed", metavar="S", type=int, default=1, help="everything random follows from it")
     g.add_argument("--policy", metavar="FILE", help="recovery policy to load at start-up (default: mrc)")
     g = p.add_argument_group("what is written")
+    g.add_argument("--counters", action="store_true", help="show the counters of every card that are not zero")
     g.add_argument("--json", metavar="PATH", help="the report as JSON")
     g.add_argument("--pcap", metavar="PATH", help="frames at every MAC as pcapng")
     g.add_argument("--trace", metavar="PATH", help="waveform (FST), one file per card: PATH with .card0, .card1, ... in its name")
@@ -140,7 +141,7 @@ def run(o):
     """Builds, moves, reports; returns the exit status."""
     from soc.sim.capture import Capture
     from soc.sim.cluster import Cluster, SimulationError
-    from soc.sim.report import figures, text
+    from soc.sim.report import counters_text, figures, text
     from soc.sim.transfer import Transfer
     payload = payloads(o)
     capture = Capture(o.pcap) if o.pcap else None
@@ -171,7 +172,7 @@ def run(o):
         with open(o.json, "w") as f:
             json.dump(result, f, indent=2)
             f.write("\n")
-    print("\n".join(text(result)))
+    print("\n".join(text(result) + (counters_text(result["counters"], cluster.model.descriptions) if o.counters else [])))
     for problem in result["problems"]:
         say(problem)
     return 0 if result["ok"] else 1

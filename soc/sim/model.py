@@ -57,7 +57,15 @@ class Model:
     @functools.cached_property
     def csr(self):
         """The contents of csr.json; empty for a card without registers."""
-        path = os.path.join(self.folder, "csr.json")
+        return self._json("csr.json")
+
+    @functools.cached_property
+    def descriptions(self):
+        """Register name -> description, of those that have one."""
+        return self._json("descriptions.json")
+
+    def _json(self, name):
+        path = os.path.join(self.folder, name)
         if not os.path.exists(path):
             return {}
         with open(path) as f:
@@ -104,6 +112,11 @@ def _normal_verilog(path):
 
 # Elaboration --------------------------------------------------------------------------------------
 
+def _descriptions(soc):
+    """Register name -> what its source says of it; csr.json has addresses only."""
+    return {f"{name}_{register.name}": register.description for name, region in soc.csr.regions.items() if isinstance(region.obj, list)
+        for register in region.obj if getattr(register, "description", None)}
+
 def elaborate(config, card, folder):
     """Writes the Verilog of `card` (module:class) and what belongs to it; runs in its own process."""
     module, name = card.split(":")
@@ -116,6 +129,8 @@ def elaborate(config, card, folder):
             csr_json=os.path.join(folder, "csr.json"), csr_csv=os.path.join(folder, "csr.csv"))
         builder.build(build_name="card", run=False)
         sources = [s[0] for s in soc.platform.sources if s[0].endswith(".v")]
+        with open(os.path.join(folder, "descriptions.json"), "w") as f:
+            json.dump(_descriptions(soc), f, indent=1)
     sources = [os.path.abspath(s) for s in sources if os.path.basename(s) != "card.v"]
     with open(os.path.join(folder, "sources.json"), "w") as f:
         json.dump(sources, f)

@@ -129,3 +129,13 @@ def text(f):
     if "wall" in f:
         rows.append(("wall time", "{seconds:.1f} s, {cycles_per_second:,.0f} cycles/s".format(**f["wall"])))
     return [f"{name:<16} {value}" for name, value in rows]
+
+def counters_text(counters, descriptions):
+    """Counters that are not zero, card by card, as lines. `descriptions`: register name -> text."""
+    lines = []
+    for node, values in enumerate(counters):
+        shown = {name: value for name, value in values.items() if value}
+        lines += ["", f"counters of card {node}{'' if shown else ': all zero'}"]
+        width = max(map(len, shown), default=0)
+        lines += [f"  {name:<{width}} {value:>13,}  {descriptions.get('nic_count_' + name, '')}".rstrip() for name, value in shown.items()]
+    return lines or ["", "The cards could not be asked for their counters."]

@@ -24,7 +24,7 @@ def test_script_answers_help(script):
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("usage:") or "usage:" in done.stdout.lower()
 
-@pytest.mark.parametrize("script", ["scripts/setup", "scripts/lint"])
+@pytest.mark.parametrize("script", ["scripts/setup", "scripts/lint", "scripts/check_style"])
 def test_unknown_option_is_refused(script):
     done = call(script, "--nonsense")
     assert done.returncode == 2 and "there is no option --nonsense" in done.stderr

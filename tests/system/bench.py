@@ -21,11 +21,11 @@ LIMIT = dict(limit=3_000_000, wall=120.0)
 # Models -------------------------------------------------------------------------------------------
 
 def model(planes=2, broken=""):
-    """Configuration of one of the few models; tests of one model stay in one process."""
-    return preset("sim", planes=planes, broken=broken)
+    """Configuration of one of the few models; the broken ones are small."""
+    return preset("tiny" if broken else "sim", planes=planes, broken=broken)
 
 def group(planes=2, broken=""):
-    """Mark of a test that needs this model."""
+    """Mark of a test that needs this model: such tests stay in one process."""
     name = "card" if (planes, broken) == (1, "") else f"card-{planes}-{broken}"
     return pytest.mark.xdist_group(name=name)
 

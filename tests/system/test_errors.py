@@ -211,14 +211,13 @@ def test_wrong_keys_bounds_and_rights_are_refused():
     with cluster(seed=8, capture=Recorder()) as c:
         a, b = c.nodes
         good = Link(c, a, b, size=3000, slots=3)
-        new  = lambda **values: Link(c, a, b, size=2000, slots=2, mtu=1024, **values)
-        link = new(); refused(c, link, rkey=link.rkey ^ 1)
-        link = new(); refused(c, link, rkey=(60 << 8) | 5)
-        link = new(); refused(c, link, rkey=link.rkey | 1 << 20)
-        link = new(); refused(c, link, remote=link.destination + 2*link.stride - 100)
-        link = new(); refused(c, link, remote=link.destination - 1024 - 1500)
-        link = new(); refused(c, link, remote=(1 << 64) - 100)
-        link = new(rights=T.Rights.LOCAL_READ | T.Rights.REMOTE_READ); refused(c, link)
+        for wrong in (lambda link: dict(rkey=link.rkey ^ 1), lambda link: dict(rkey=(60 << 8) | 5),
+                      lambda link: dict(rkey=link.rkey | 1 << 20),
+                      lambda link: dict(remote=link.destination + 2*link.stride - 100),
+                      lambda link: dict(remote=link.destination - 1024 - 1500), lambda link: dict(remote=(1 << 64) - 100)):
+            link = Link(c, a, b, size=2000, slots=2, mtu=1024)
+            refused(c, link, **wrong(link))
+        refused(c, Link(c, a, b, size=2000, rights=T.Rights.LOCAL_READ | T.Rights.REMOTE_READ))
         works(good)
 
 def test_unregistered_signals_are_refused():

@@ -109,7 +109,8 @@ def test_lengths_and_alignments_write_nothing_else():
         a, b  = c.nodes
         links = [Link(c, a, b, size=700, slots=24, mtu=256, offset=(i, 8 - i)) for i in (0, 3)]
         for link in links:
-            lengths = [0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 255, 256, 257, 511, 512, 513, 700] + [rng.randrange(701) for _ in range(3)]
+            lengths = [0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 255, 256, 257, 511, 512, 513, 700]
+            lengths += [rng.randrange(701) for _ in range(3)]
             for slot, length in enumerate(lengths):
                 link.post(length=length, slot=slot)
         for link in links:
@@ -203,15 +204,14 @@ def test_the_last_context_and_the_last_page_work():
         link.finish()
 
 def test_sixty_four_entropy_values_take_turns():
-    result_entropies = set()
     with cluster(seed=11, paths=8) as c:
         a, b = c.nodes
         link = Link(c, a, b, size=60_000, mtu=256)
         link.post()
         link.finish()
         r = c.fabric.records
-        result_entropies = set(r["entropy"][r["node"] == a.index][:64])
-    assert len(result_entropies) == 64
+        entropies = set(r["entropy"][r["node"] == a.index][:64])
+    assert len(entropies) == 64
 
 @pytest.mark.parametrize("plane", [0, 1])
 def test_a_plane_that_is_down_all_the_time_costs_packets_but_no_bytes(plane):

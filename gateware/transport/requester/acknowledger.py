@@ -12,7 +12,7 @@ unretired message, the queue pair's status and the reorder guard.
   NAK    becomes a NAK event.       NACK  becomes a NACK event.
 
 A SACK takes about 20 cycles plus 3 per hole; a hole report that finds the event queue full is left
-for the next SACK. Sources: mrc-facts 2.8 to 2.10, 3.6, 4.2; design idea of ripe holes.
+for the next SACK. Source: MRC 1.0.
 """
 
 from litex.gen import LiteXModule

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """A received acknowledgement, decoded: the fields of ACK, SACK and NACK under one set of names.
 
-Sources: mrc-facts 2.8 (AETH), 2.9 (SETH, CC_STATE), 2.10 (NETH).
+Source: MRC 1.0 (AETH, SETH, CC_STATE, NETH).
 """
 
 from litex.gen import LiteXModule

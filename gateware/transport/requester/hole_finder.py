@@ -2,7 +2,7 @@
 """The hole finder: which PSNs that a SACK shows missing are ripe.
 
 A PSN is ripe when the SACK's bitmap shows it missing at least `packets` below the highest arrival that
-this bitmap shows, and it was last sent at least `time` ago: the reorder guard (mrc-facts 3.6 leaves
+this bitmap shows, and it was last sent at least `time` ago: the reorder guard (MRC 1.0 leaves
 the threshold open). Only what this very SACK shows counts, so what it says is never stale.
 """
 

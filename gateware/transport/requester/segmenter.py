@@ -4,7 +4,7 @@
 A visit sends the oldest pending resend, else the next packet of the message in progress, else it
 starts the message of the next token: it becomes a record in the message pool, and the record with
 its context rebuilds every packet of it, now or in a resend. The hard rule PSN <= cack + MPR
-(mrc-facts 3.2) is enforced here. A visit takes 6 to 9 cycles, a resend about 25.
+(MRC 1.0) is enforced here. A visit takes 6 to 9 cycles, a resend about 25.
 """
 
 from litex.gen import LiteXModule

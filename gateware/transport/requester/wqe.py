@@ -4,7 +4,7 @@
     record (slot, length, first PSN) -> context (bases, strides, keys) -> region (bus address)
 
 The same path serves new packets and resends, so a resend needs no stored packet and no stored
-descriptor (design idea: the token is also the retransmission state). One packet per 8 cycles.
+descriptor: the token is also the retransmission state. One packet per 8 cycles.
 """
 
 from litex.gen import LiteXModule

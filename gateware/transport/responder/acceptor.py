@@ -10,14 +10,14 @@ duplicate is never written again. When the oldest hole closes, the walk passes a
 arrived, completes their messages in order and queues a flag for each message with an immediate:
 behind its payload, through the same write port.
 
-PSN relative to the expected one (mrc-facts 4.2; window = MPR):
+PSN relative to the expected one (MRC 1.0; window = MPR):
     inside, new          placed; SACK if a trigger fires; Transport ACK when messages complete
     inside, marked       not placed; SACK
     below, within 2^23   not placed; SACK and Transport ACK
     above the window     not placed; NACK PSN_OOR_WINDOW
     inside, new, but the payload did not come along   NACK NO_PKT_BUFFER, TRIMMED or TRIMMED_LASTHOP
 
-One packet takes about 12 cycles, 10 more when a SACK is due, 1 per PSN walked, 5 per flag.
+One packet takes about 12 cycles, 10 more when a SACK is due, 2 per PSN walked, 5 per flag.
 """
 
 from litex.gen import LiteXModule
@@ -299,7 +299,7 @@ class Acceptor(LiteXModule):
         fsm.act("WALK",
             tracker.jobs.connect(j, keep={"valid", "ready", "kind", "address", "word"}),
             bits.index.eq(tracker.bits_index),
-            bits.row.raw_bits().eq(tracker.bits_row.raw_bits()),
+            *[getattr(bits.row, f[0]).eq(getattr(tracker.bits_row, f[0])) for f in bits.layout],
             bits.we.eq(tracker.bits_we),
             If(tracker.done,
                 NextValue(r.expected, tracker.expected),

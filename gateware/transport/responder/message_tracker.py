@@ -3,7 +3,7 @@
 
 It walks the receive bitmap from the expected PSN over all packets that have arrived, clears their
 bits, counts messages and queues the flag of every message with an immediate. RQMSN orders those
-messages; what their immediates named was stashed when their last packets arrived (mrc-facts 4.6).
+messages; what their immediates named was stashed when their last packets arrived.
 
 A PSN costs 2 cycles, a flag 5 more, each row of 64 PSNs 3.
 """

@@ -4,7 +4,7 @@
 FIRST and MIDDLE packets are exactly the path MTU long, LAST 1 to MTU, ONLY 0 to MTU. The bytes must
 lie in a region with the right to be written, which is checked without a sum that could wrap past
 2^64. A message with an immediate must name a signal of its queue pair, and its RQMSN must be within
-what the responder can stash. Sources: IBTA volume 1, chapter 9.4.1; mrc-facts 2.7, 4.2, 4.6.
+what the responder can stash. Sources: IBTA volume 1, chapter 9.4.1; MRC 1.0.
 """
 
 from litex.gen import LiteXModule

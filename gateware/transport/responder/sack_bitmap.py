@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """The bitmap of a SACK: which 64 PSNs it speaks of.
 
-A SACK covers 64 PSNs, the window has more, so successive SACKs sweep it (mrc-facts 4.4): each starts
+A SACK covers 64 PSNs, the window has more, so successive SACKs sweep it (MRC 1.0): each starts
 where the last one ended, at the oldest missing PSN again after the highest arrival was covered, and
 never so late that it would cover less than 64 PSNs up to the highest arrival.
 """

@@ -79,6 +79,7 @@ int sim_trace(Sim* s, int n, const char* path) {
 // Runs up to `cycles`. `stop` 1: less, if a card broke a rule; 2: also if every token is posted and every
 // flag has its target. Returns the cycle count.
 uint64_t sim_step(Sim* s, uint64_t cycles, int stop) {
+    Verilated::threadContextp(&s->cards[0]->context);    // Another simulation may have ended meanwhile.
     for (uint64_t end = s->now + cycles; s->now < end; ) {
         s->cycle();
         if (stop && s->complaints.count) break;

@@ -39,6 +39,7 @@ struct Card {
         model->eval();
     }
     ~Card() {
+        Verilated::threadContextp(&context);     // The model leaves the thread's context, which may be another simulation's.
 #if VM_TRACE
         if (trace) trace->close();
 #endif

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from soc.sim import cli
-from soc.sim.report import percentile, wire_bytes, wire_limit
+from soc.sim.report import counters_text, percentile, wire_bytes, wire_limit
 from soc.sim.transfer import pattern
 
 @pytest.mark.parametrize("arguments, words", [
@@ -42,7 +42,8 @@ def test_help_names_every_option_with_its_default(capsys):
     text = " ".join(capsys.readouterr().out.split())
     assert stop.value.code == 0
     for name in ("file", "out", "size", "planes", "paths", "loss", "duplicate", "corrupt", "trim", "delay", "jitter", "mtu", "message",
-                 "queue-pairs", "nodes", "pattern", "seed", "policy", "json", "pcap", "trace", "console"):
+                 "queue-pairs", "nodes", "pattern", "seed", "policy", "json", "pcap", "trace", "console",
+                 "counters"):
         assert re.search(rf"--{name}\b", text), name
     assert "(default: 1048576)" in text and "None" not in text
 
@@ -59,3 +60,10 @@ def test_percentiles_are_nearest_rank():
 def test_patterns():
     assert pattern("pair", 4) == [(0, 1), (2, 3)]
     assert pattern("ring", 3) == [(0, 1), (1, 2), (2, 0)]
+
+def test_counters_that_are_zero_are_left_out():
+    counters = [{"tokens": 12345, "probes": 0, "sent_data": 7}, {"tokens": 0}]
+    meanings = {"nic_count_tokens": "Tokens taken.", "nic_count_probes": "Probes answered."}
+    assert counters_text(counters, meanings) == ["", "counters of card 0",
+        "  tokens           12,345  Tokens taken.", "  sent_data             7", "", "counters of card 1: all zero"]
+    assert "could not be asked" in counters_text([], {})[1]

@@ -39,6 +39,15 @@ def test_a_dead_fabric_ends_the_queue_pair(tmp_path, capsys):
     assert report["credit_errors"][0]["reason"] == "retry budget used up"
     assert "Queue pair 0 of card 0 ended in error: retry budget used up." in capsys.readouterr().err
 
+def test_counters_are_shown_with_what_they_mean(tmp_path, capsys):
+    status, report = simulate(tmp_path, "--size", 3000, "--mtu", 1024, "--counters")
+    shown = capsys.readouterr().out.split("counters of card ")[1:]
+    assert status == 0 and len(shown) == len(report["counters"]) == 2
+    for text, counters in zip(shown, report["counters"], strict=True):
+        rows = [line.split(None, 2) for line in text.splitlines()[1:] if line]
+        assert {name: int(value.replace(",", "")) for name, value, _ in rows} == {n: v for n, v in counters.items() if v} != {}
+        assert all(meaning.endswith(".") for _, _, meaning in rows)
+
 def test_a_ring_of_cards(tmp_path):
     status, report = simulate(tmp_path, "--nodes", 3, "--pattern", "ring", "--size", 20_000, "--queue-pairs", 2)
     assert status == 0 and report["bytes"] == 60_000
