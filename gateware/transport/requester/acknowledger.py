@@ -9,7 +9,8 @@ unretired message, the queue pair's status and the reorder guard.
          least `guard time` ago. Ripe holes become one HOLES event; each PSN is reported once until
          it has been sent again.
   ACK    cack moves the window; messages up to MSN are retired: their pages get credit.
-  NAK    becomes a NAK event.       NACK  becomes a NACK event.
+  NAK    becomes a NAK event.       NACK  becomes a NACK event; a trimmed PSN counts as reported, too, so
+         that neither a SACK nor another NACK reports it again before it has been sent again.
 
 A SACK takes about 20 cycles plus 3 per hole; a hole report that finds the event queue full is left
 for the next SACK. Source: MRC 1.0.
@@ -122,8 +123,7 @@ class Acknowledger(LiteXModule):
         acked   = sized(self, board.row.acked | arrived, 64, "acked")
         self.comb += [
             window.low.eq(unacked),
-            finder.base.eq(packet.base),
-            finder.bitmap.eq(packet.bitmap),
+            finder.base.eq(packet.base), finder.bitmap.eq(packet.bitmap),
             *[t.index.eq(chunk_row(config, window.origin, qp)) for t in (board, scoreboard)],
             finder.missing.eq(~(acked | board.row.reported) & window.inside),
             finder.guard_time.eq(guard.row.time),
@@ -132,9 +132,10 @@ class Acknowledger(LiteXModule):
             finder.sent_time.eq(self.sent_time),
             self.sent_index.eq(Cat(finder.sent_psn[:config.psn_bits], qp)),
         ]
-        # A resend has left.
-        left_psn = Signal(24)
-        left_bit = one_hot(self, left_psn[:6], 64, "left_bit")
+        # A PSN by itself: a resend has left, a NACK has come.
+        one_psn = Signal(24)
+        one_bit = one_hot(self, one_psn[:6], 64, "one_bit")
+        known   = sized(self, ((board.row.acked | board.row.reported) & one_bit) != 0, 1, "known")
 
         # Messages.
         claimed  = sized(self, packet.msn - tail, 16, "messages_claimed")
@@ -165,7 +166,7 @@ class Acknowledger(LiteXModule):
             If(self.resent.valid,
                 self.resent.ready.eq(1),
                 NextValue(qp, self.resent.qp),
-                NextValue(left_psn, self.resent.psn),
+                NextValue(one_psn, self.resent.psn),
                 NextValue(piece, self.resent.psn[6:]),
                 NextState("RESENT-READ")
             ).Elif(self.init.valid,
@@ -234,9 +235,7 @@ class Acknowledger(LiteXModule):
             NextValue(head, send.row.msn),
             NextState("FLUSH-MESSAGE")
         )
-        fsm.act("FLUSH-MESSAGE",
-            If(flying == 0, NextState("WRITE-BACK")).Else(NextState("FLUSH-CREDIT"))
-        )
+        fsm.act("FLUSH-MESSAGE", If(flying == 0, NextState("WRITE-BACK")).Else(NextState("FLUSH-CREDIT")))
         fsm.act("FLUSH-CREDIT",
             self.credit.valid.eq(1),
             self.credit.error.eq(reason),
@@ -251,7 +250,7 @@ class Acknowledger(LiteXModule):
         fsm.act("RESENT-READ", NextState("RESENT"))
         fsm.act("RESENT",
             *keep_row,
-            scoreboard.row.reported.eq(board.row.reported & ~left_bit),
+            scoreboard.row.reported.eq(board.row.reported & ~one_bit),
             scoreboard.we.eq(1),
             NextState("IDLE")
         )
@@ -276,11 +275,13 @@ class Acknowledger(LiteXModule):
             NextValue(piece, unacked[6:]),
             NextValue(high_psn, target),
             NextState("ADVANCE-READ"),
+            NextValue(one_psn, cack),
             If(opcode == Opcode.NACK,
+                NextValue(piece, cack[6:]),
                 NextState("IDLE"),
                 If(~refused[23] & (refused < limit),
                     nacks.eq(1),
-                    NextState("EVENT")
+                    NextState("NACK-READ")
                 )
             ).Elif((opcode == Opcode.ACKNOWLEDGE) & (syndrome[5:7] == Syndrome.NAK_INVALID_REQUEST >> 5),
                 naks.eq(1),
@@ -294,10 +295,15 @@ class Acknowledger(LiteXModule):
                 NextState("ADVANCED")
             )
         )
-        # The window moves over the PSNs up to cack: their bits are cleared, piece by piece.
-        fsm.act("ADVANCE-READ",
-            If(unacked == high_psn, NextState("ADVANCED")).Else(NextState("ADVANCE"))
+        fsm.act("NACK-READ", NextState("NACK"))
+        fsm.act("NACK",
+            *keep_row,
+            scoreboard.row.reported.eq(board.row.reported | one_bit),
+            scoreboard.we.eq(packet.trimmed & ~known & events.sink.ready),
+            If(packet.trimmed & known, NextState("IDLE")).Else(NextState("EVENT"))
         )
+        # The window moves over the PSNs up to cack: their bits are cleared, piece by piece.
+        fsm.act("ADVANCE-READ", If(unacked == high_psn, NextState("ADVANCED")).Else(NextState("ADVANCE")))
         fsm.act("ADVANCE",
             scoreboard.row.acked.eq(board.row.acked & window.outside),
             scoreboard.row.reported.eq(board.row.reported & window.outside),
@@ -366,9 +372,7 @@ class Acknowledger(LiteXModule):
             If(second, NextState("WRITE-BACK")).Else(NextState("REPORTED-READ"))
         )
         # Messages whose last PSN is acknowledged and whose completion the peer confirms.
-        fsm.act("RETIRE-READ",
-            If((claimed == 0) | (claimed > flying), NextState("WRITE-BACK")).Else(NextState("RETIRE"))
-        )
+        fsm.act("RETIRE-READ", If((claimed == 0) | (claimed > flying), NextState("WRITE-BACK")).Else(NextState("RETIRE")))
         fsm.act("RETIRE",
             If(~behind[23],
                 NextState("WRITE-BACK")

@@ -8,7 +8,7 @@ from litex.gen import LiteXModule
 from migen import *
 
 from gateware.common.arithmetic import sized
-from gateware.common.headers import AETH, CC_STATE, NETH, SETH, Opcode
+from gateware.common.headers import AETH, CC_STATE, NETH, SETH, NackReason, Opcode
 
 class ControlPacket(LiteXModule):
     """Registers the packet on `sink` (an endpoint of received_layout) when `take` is 1.
@@ -17,6 +17,7 @@ class ControlPacket(LiteXModule):
     base, bitmap:  SACK.                      stamp:    SACK: reflected timestamp.
     msn:           ACK: messages completed.   syndrome: ACK: AETH syndrome; NACK: the reason.
     entropy:       entropy value of the trigger, 0 for an ACK.
+    trimmed:       NACK: the packet was trimmed by a switch.
     """
     def __init__(self, sink):
         self.take     = Signal()
@@ -30,12 +31,14 @@ class ControlPacket(LiteXModule):
         self.msn      = Signal(16)
         self.syndrome = Signal(8)
         self.entropy  = Signal(16)
+        self.trimmed  = Signal()
 
         # # #
 
         aeth, neth, seth = sink.body, sink.body, sink.body
         offset = SETH.field(seth, "sack_offset")
         base   = sized(self, SETH.field(seth, "cack_psn") + Cat(offset, Replicate(offset[15], 8)), 24, "sack_base")
+        self.comb += self.trimmed.eq((self.syndrome == NackReason.TRIMMED) | (self.syndrome == NackReason.TRIMMED_LASTHOP))
         self.sync += If(self.take,
             self.qpn.eq(sink.dest_qp),
             self.p_key.eq(sink.p_key),

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from firmware.contract import EventKind, QpError
-from gateware.common.headers import AETH, CC_STATE, NETH, SETH, Opcode, Syndrome
+from gateware.common.headers import AETH, CC_STATE, NETH, SETH, NackReason, Opcode, Syndrome
 from gateware.common.table_ram import TableRAM
 from gateware.common.tables import QpState
 from gateware.transport.queue_pair import CHUNK, chunks, sent_layout
@@ -175,10 +175,12 @@ class World:
             reason = rng.choice((Syndrome.NAK_INVALID_REQUEST, Syndrome.NAK_REMOTE_ACCESS, Syndrome.NAK_REMOTE_OPERATION))
             counts = yield from self.packet(n, Opcode.ACKNOWLEDGE, AETH.pack(syndrome=reason, msn=rng.getrandbits(24)), psn)
             return False, [q.event(EventKind.NAK, base=psn, mask_low=1, mask_high=0, reason=reason, entropy=0)] if counts else []
+        reason = rng.choice((reason, NackReason.TRIMMED, NackReason.TRIMMED_LASTHOP))
+        if q.reported and rng.random() < 0.3:
+            psn = rng.choice(sorted(q.reported))
         body   = NETH.pack(reason=reason, entropy=entropy, nack_psn=psn)
         counts = yield from self.packet(n, Opcode.NACK, body, rng.getrandbits(24))
-        counts = counts and q.holds(psn)
-        return False, [q.event(EventKind.NACK, base=psn, mask_low=1, mask_high=0, reason=reason, entropy=entropy)] if counts else []
+        return False, q.nack(psn, reason, entropy) if counts else []
 
     # Checks.
     def compare(self, n):
@@ -240,7 +242,7 @@ class World:
 @pytest.mark.parametrize("seed", range(3))
 def test_any_stream_of_acknowledgements_means_what_the_sets_say(mpr, seed):
     world = World(dut_of(mpr), WINDOWS[mpr], seed)
-    world.run(world.drive(350))
+    world.run(world.drive(450))
     assert world.kinds[EventKind.HOLES] > 10 and world.kinds[EventKind.NACK] > 4 and world.kinds[EventKind.NAK] > 4
     assert sum(len(q.credits) for q in world.qps) > 20
 

@@ -2,6 +2,7 @@
 """What acknowledgements mean, as sets: the model that the acknowledger is held to."""
 
 from firmware.contract import EventKind
+from gateware.common.headers import NackReason
 from gateware.common.tables import QpState
 from tests.gateware.transport.harness import PSN, ahead
 
@@ -49,6 +50,15 @@ class Window:
             return True, []
         self.reported |= {p for i, p in enumerate(psns) if mask >> i & 1}
         return True, [self.event(EventKind.HOLES, base=base, mask_low=mask % 2**32, mask_high=mask >> 32, entropy=entropy)]
+
+    def nack(self, psn, reason, entropy):
+        if not self.holds(psn):
+            return []
+        if reason in (NackReason.TRIMMED, NackReason.TRIMMED_LASTHOP):
+            if psn in self.acked | self.reported:
+                return []
+            self.reported.add(psn)
+        return [self.event(EventKind.NACK, base=psn, mask_low=1, mask_high=0, reason=reason, entropy=entropy)]
 
     def ack(self, cack, msn):
         if not self.advance(cack):
