@@ -49,8 +49,8 @@ def flooded():
     count, start, seen = 64, 0xffffe0, Recorder()
     with cluster(1, seed=34, stall=0.9, capture=seen) as c:
         a, b  = c.nodes
-        link  = Link(c, a, b, size=1024, slots=count, mtu=1024, psns=(start, start))
-        data  = [a.random.randbytes(1024) for _ in range(count)]
+        link  = Link(c, a, b, size=4096, slots=count, mtu=4096, psns=(start, start))
+        data  = [a.random.randbytes(4096) for _ in range(count)]
         ways  = addresses(a, b)
         def frame(i, **values):
             return wire.build_data(Opcode.WRITE_ONLY, data[i], msn=i, va=link.destination + i*link.stride, rkey=link.rkey,
@@ -58,9 +58,9 @@ def flooded():
         before = b.counters()
         for i in range(count):
             c.fabric.inject(b, frame(i))
-        c.step(60_000)
+        c.step(80_000)
         burst   = moved(before, b.counters())
-        placed  = [i for i in range(count) if b.bytes_at(link.destination + i*link.stride, 1024) == data[i]]
+        placed  = [i for i in range(count) if b.bytes_at(link.destination + i*link.stride, 4096) == data[i]]
         link.sent = [(i, data[i]) for i in placed]
         link.check()                       # Nothing else was touched.
         nacks   = [p["NETH"] for p in seen.sent(b, opcode=Opcode.NACK)]
