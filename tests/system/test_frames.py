@@ -53,7 +53,7 @@ def test_every_frame_sent_is_right(captured):
             assert p["eth"]["source"] == c.nodes[node].macs[plane] and p["eth"]["destination"] == c.nodes[1 - node].macs[plane]
             assert p["ip"]["source"] == c.nodes[node].ip and p["destination"] == c.nodes[1 - node].ip
             assert p["ip"]["identification"] == 0 and p["udp"]["checksum"] == 0 and p["ip"]["ttl"] == 64
-            assert p["dscp"] == (Dscp.DATA if p["kind"].data or p["opcode"] == Opcode.PROBE else Dscp.CONTROL)
+            assert p["dscp"] == (Dscp.TRIMMABLE if p["kind"].data else Dscp.DATA if p["opcode"] == Opcode.PROBE else Dscp.CONTROL)
             kinds.add(p["opcode"])
     assert kinds >= {Opcode.WRITE_FIRST, Opcode.WRITE_MIDDLE, Opcode.WRITE_LAST_IMM, Opcode.WRITE_ONLY_IMM, Opcode.SACK, Opcode.ACKNOWLEDGE}
 

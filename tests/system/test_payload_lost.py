@@ -26,7 +26,8 @@ def test_trimmed_packets_are_resent_at_once_and_once():
     d, (a, b) = result["packets"]["data"], result["counters"]
     assert result["ok"], result["problems"]
     assert d["trimmed"] > 10 and d["resent"] == d["trimmed"] and d["spurious"] == d["lost"] == 0
-    assert result["timeouts"] == 0
+    assert a["nacks"] + a["hole_reports"] == a["command_resend"] == d["trimmed"]     # Each was reported once; no timeout resent any.
+    assert result["timeouts"] <= d["trimmed"]//4
     assert b["plane0_trimmed"] == b["receive_trimmed"] == d["trimmed"] and a["plane0_trimmed"] == 0
     assert {n["reason"] for n in nacks} == {NackReason.TRIMMED, NackReason.TRIMMED_LASTHOP}
     assert 0.8*d["trimmed"] <= len(nacks) <= d["trimmed"]      # A newer one may replace one that is due.
