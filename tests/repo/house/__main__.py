@@ -6,8 +6,6 @@ import logging
 import sys
 import time
 
-from migen.fhdl import tracer
-
 from soc.nic_soc import NicSoC
 from tests.repo import house
 from tests.repo.house import lint
@@ -19,12 +17,10 @@ def main():
     logging.disable(logging.INFO)   # LiteX tells what it adds to the SoC.
     count = 0
     for name, config in house.CARDS.items():
-        tracer.classname_to_objs.clear()    # Migen's namer searches all it ever saw.
         for finding in house.check(lambda config=config: NicSoC(config)):
             print(f"{finding} (card: {name})")
             count += 1
     if not options.no_verilator:
-        tracer.classname_to_objs.clear()
         for line in lint.findings(next(iter(house.CARDS.values()))):
             print(line)
             count += 1

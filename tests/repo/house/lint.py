@@ -12,6 +12,7 @@ import tempfile
 
 from soc.sim import verilator
 from soc.sim.model import elaborate
+from tests.repo.house.watch import forget_names
 
 WAIVERS    = os.path.join(os.path.dirname(os.path.abspath(__file__)), "waivers.vlt")
 UNWAIVABLE = {"UNOPTFLAT", "LATCH", "MULTIDRIVEN", "PINMISSING", "ALWCOMBORDER"}
@@ -22,6 +23,7 @@ def findings(config, card="soc.nic_soc:NicSoC"):
     with open(WAIVERS, encoding="utf-8") as f:
         found = waiver_faults(f.read())
     with tempfile.TemporaryDirectory() as folder:
+        forget_names()
         elaborate(config, card, folder)
         with open(os.path.join(folder, "sources.json"), encoding="utf-8") as f:
             return found + lint([os.path.join(folder, "gateware", "card.v"), *json.load(f)], "card")

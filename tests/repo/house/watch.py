@@ -12,7 +12,7 @@ import os
 import sys
 
 from litex.soc.interconnect import csr
-from migen.fhdl import structure
+from migen.fhdl import structure, tracer
 from migen.fhdl.module import Module
 from migen.genlib import fsm
 from migen.genlib.record import Record
@@ -49,6 +49,10 @@ def maker(module):
         frame = frame.f_back
     return frame and place(frame)
 
+def forget_names():
+    """Empties what Migen remembers of earlier designs for the names of signals; it searches all of it for every signal."""
+    tracer.classname_to_objs.clear()
+
 # Watch --------------------------------------------------------------------------------------------
 
 class Watch:
@@ -67,6 +71,7 @@ class Watch:
         self.acts, self.nexts, self._kept, self._replaced = {}, {}, [], []
 
     def __enter__(self):
+        forget_names()
         for name in ("_Operator", "_ArrayProxy", "_Part", "Cat", "Replicate", "If", "Case"):
             self._watch_width(getattr(structure, name))
         self._after(csr._CSRBase, "__init__", lambda register, *_, **__: self._note(self.csrs, register))
