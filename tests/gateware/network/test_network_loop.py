@@ -27,7 +27,7 @@ class Planes(LiteXModule):
         self.receive = ReceivePath(config)
         self.sink, self.payload  = self.builder.sink, self.builder.payload
         self.source, self.stored = self.receive.source, self.receive.stored
-        self.good = Signal(32)
+        self.passed = Signal(32) # Random DSCPs: some packets come as if a switch had trimmed them.
         self.comb += [
             self.builder.source.connect(self.plane0.sink),
             self.plane1.source.connect(self.receive.sink),
@@ -36,7 +36,7 @@ class Planes(LiteXModule):
             pads[1].rx_ctl.eq(pads[0].tx_ctl),
             pads[0].rx_data.eq(pads[1].tx_data),
             pads[0].rx_ctl.eq(pads[1].tx_ctl),
-            self.good.eq(self.receive.good),
+            self.passed.eq(self.receive.good + self.receive.trimmed),
         ]
 
 def test_every_packet_type_crosses_two_planes():
@@ -45,7 +45,7 @@ def test_every_packet_type_crosses_two_planes():
     heads  = StreamSink(block.source, stall=0.1)
     stored = StreamSink(block.stored, stall=0)
     def finish():
-        while (yield block.good) < len(work):
+        while (yield block.passed) < len(work):
             yield
         for _ in range(300):
             yield
@@ -56,6 +56,7 @@ def test_every_packet_type_crosses_two_planes():
     for (_, frame, payload), beat in zip(work, heads.beats, strict=True):
         parsed = wire.parse(frame)
         assert beat["body"] == int.from_bytes(parsed["body"], "little") and beat["psn"] == parsed["psn"]
+        assert beat["verdict"] == parsed["verdict"] and beat["stored"] == (parsed["payload"] != b"")
         if beat["stored"]:
             data = b"".join(w.to_bytes(8, "little") for w in payloads.pop(0))
             assert data[beat["offset"]:beat["offset"] + beat["length"]] == payload
