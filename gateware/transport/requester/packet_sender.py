@@ -166,13 +166,25 @@ class PacketSender(LiteXModule):
             self.resent.psn.eq(d.psn),
         ]
 
+        # Descriptor and header are latched outside of the machine: their many bits are then looked at only when needed.
+        take, choose = Signal(), Signal()
+        self.sync += [
+            If(take,
+                *[getattr(d, f[0]).eq(getattr(self.sink, f[0])) for f in packet_descriptor_layout(config)],
+                error.eq(self.packets.error)
+            ),
+            If(choose,
+                *[target.eq(value) for target, value in header],
+                Case(d.opcode, {o: s.body_length.eq(n) for o, n in sizes.items()})
+            ),
+        ]
+
         self.fsm = fsm = FSM(reset_state="IDLE")
         fsm.act("IDLE",
             If(self.sink.valid & self.packets.valid,
                 self.sink.ready.eq(1),
                 self.packets.ready.eq(1),
-                *[NextValue(getattr(d, f[0]), getattr(self.sink, f[0])) for f in packet_descriptor_layout(config)],
-                NextValue(error, self.packets.error),
+                take.eq(1),
                 NextState("READ")
             )
         )
@@ -184,8 +196,7 @@ class PacketSender(LiteXModule):
             .Else(NextState("PATH"))
         )
         fsm.act("PATH",
-            *[NextValue(target, value) for target, value in header],
-            Case(d.opcode, {o: NextValue(s.body_length, n) for o, n in sizes.items()}),
+            choose.eq(1),
             NextState("PASS")
         )
         # The payload first: the builder takes a header only when its payload has begun to come.

@@ -78,11 +78,14 @@ class WqeBuilder(LiteXModule):
             0b000: Opcode.WRITE_MIDDLE, 0b001: Opcode.WRITE_FIRST, 0b010: Opcode.WRITE_LAST,     0b011: Opcode.WRITE_ONLY,
             0b100: Opcode.WRITE_MIDDLE, 0b101: Opcode.WRITE_FIRST, 0b110: Opcode.WRITE_LAST_IMM, 0b111: Opcode.WRITE_ONLY_IMM}
 
+        take = Signal()
+        self.sync += If(take, *[getattr(request, f[0]).eq(getattr(self.sink, f[0])) for f in packet_request_layout(config)])
+
         self.fsm = fsm = FSM(reset_state="IDLE")
         fsm.act("IDLE",
             If(self.sink.valid,
                 self.sink.ready.eq(1),
-                *[NextValue(getattr(request, f[0]), getattr(self.sink, f[0])) for f in packet_request_layout(config)],
+                take.eq(1),
                 NextState("RECORD")
             )
         )

@@ -154,18 +154,26 @@ class Acceptor(LiteXModule):
 
         flag_first = config.broken == "flag_first"
 
+        # The packet is latched outside of the machine: its many bits are then looked at only when one comes.
+        take, begin = Signal(), Signal()
+        self.sync += If(take,
+            *[getattr(p, f[0]).eq(getattr(self.sink, f[0])) for f in received_layout(config).payload_layout],
+            plane.eq(self.plane)
+        ).Elif(begin,
+            p.dest_qp.eq(self.init.qp)
+        )
+
         self.fsm = fsm = FSM(reset_state="IDLE")
         fsm.act("IDLE",
             NextValue(sack, 0), NextValue(ack, 0), NextValue(nack, 0), NextValue(syndrome, Syndrome.ACK),
             NextValue(reason, NackReason.PSN_OOR_WINDOW),
             If(self.init.valid,
-                NextValue(p.dest_qp, self.init.qp),
+                begin.eq(1),
                 NextValue(piece, 0),
                 NextState("INIT-READ")
             ).Elif(self.sink.valid,
                 self.sink.ready.eq(1),
-                *[NextValue(getattr(p, f[0]), getattr(self.sink, f[0])) for f in received_layout(config).payload_layout],
-                NextValue(plane, self.plane),
+                take.eq(1),
                 NextValue(piece, self.sink.psn),
                 NextValue(signal_number, IMMDT.field(self.sink.body[8*DATA_IMMDT:], "immediate")[:config.signal_bits]),
                 NextState("READ")

@@ -56,16 +56,18 @@ class ControlSender(LiteXModule):
         # Store ------------------------------------------------------------------------------------
         d = Record(due_fields())
         self.comb += [table.row.raw_bits().eq(d.raw_bits()), table.index.eq(set_slot), table.we.eq(set_now)]
+        take, probe = Signal(), Signal()
+        self.sync += If(take, *[getattr(d, f).eq(getattr(self.due, f)) for f, _ in due_fields()]).Elif(probe, d.qp.eq(self.probe.qp))
         store = FSM(reset_state="IDLE")
         self.store = store
         store.act("IDLE",
             If(self.due.valid,
                 self.due.ready.eq(1),
-                *[NextValue(getattr(d, f), getattr(self.due, f)) for f, _ in due_fields()],
+                take.eq(1),
                 NextState("SACK")
             ).Elif(self.probe.valid,
                 self.probe.ready.eq(1),
-                NextValue(d.qp, self.probe.qp),
+                probe.eq(1),
                 NextState("PROBE")
             )
         )
@@ -126,6 +128,27 @@ class ControlSender(LiteXModule):
             plane.eq(Mux(kind == Kind.PROBE, ev.row.plane, row.row.plane)),
             Case(plane, {i: [mac.eq(getattr(peer.row, f"mac{i}")), own_mac.eq(self.own_macs[i])] for i in range(4)}),
         ]
+        build = Signal()
+        self.sync += If(build,
+            s.plane.eq(plane),
+            s.destination_mac.eq(mac), s.source_mac.eq(own_mac),
+            s.source_ip.eq(self.own_ip), s.destination_ip.eq(peer.row.ip),
+            s.entropy.eq(Mux(kind == Kind.PROBE, ev.row.entropy, row.row.entropy)),
+            s.udp_port.eq(self.udp_port),
+            s.p_key.eq(attributes.row.p_key), s.dest_qp.eq(attributes.row.remote_qp),
+            s.dscp.eq(Mux(kind == Kind.PROBE, Dscp.DATA, Dscp.CONTROL)),
+            Case(kind, {
+                Kind.SACK:  [s.opcode.eq(Opcode.SACK), s.body.eq(Cat(seth, cc)), s.psn.eq(row.row.cack),
+                             s.rtx.eq(row.row.rtx), s.body_length.eq(SETH.length + CC_STATE.length)],
+                Kind.ACK:   [s.opcode.eq(Opcode.ACKNOWLEDGE), s.body.eq(aeth), s.psn.eq(row.row.cack),
+                             s.rtx.eq(0), s.body_length.eq(AETH.length)],
+                Kind.NACK:  [s.opcode.eq(Opcode.NACK), s.body.eq(neth), s.psn.eq(row.row.psn),
+                             s.rtx.eq(0), s.body_length.eq(NETH.length)],
+                Kind.PROBE: [s.opcode.eq(Opcode.PROBE), s.body.eq(peth), s.psn.eq(0),
+                             s.rtx.eq(0), s.body_length.eq(PETH.length)],
+            })
+        )
+
         self.fsm = fsm = FSM(reset_state="IDLE")
         fsm.act("IDLE",
             If(low_found,
@@ -143,23 +166,7 @@ class ControlSender(LiteXModule):
             NextState("BUILD")
         )
         fsm.act("BUILD",
-            NextValue(s.plane, plane),
-            NextValue(s.destination_mac, mac), NextValue(s.source_mac, own_mac),
-            NextValue(s.source_ip, self.own_ip), NextValue(s.destination_ip, peer.row.ip),
-            NextValue(s.entropy, Mux(kind == Kind.PROBE, ev.row.entropy, row.row.entropy)),
-            NextValue(s.udp_port, self.udp_port),
-            NextValue(s.p_key, attributes.row.p_key), NextValue(s.dest_qp, attributes.row.remote_qp),
-            NextValue(s.dscp, Mux(kind == Kind.PROBE, Dscp.DATA, Dscp.CONTROL)),
-            Case(kind, {
-                Kind.SACK:  [NextValue(s.opcode, Opcode.SACK), NextValue(s.body, Cat(seth, cc)), NextValue(s.psn, row.row.cack),
-                             NextValue(s.rtx, row.row.rtx), NextValue(s.body_length, SETH.length + CC_STATE.length)],
-                Kind.ACK:   [NextValue(s.opcode, Opcode.ACKNOWLEDGE), NextValue(s.body, aeth), NextValue(s.psn, row.row.cack),
-                             NextValue(s.rtx, 0), NextValue(s.body_length, AETH.length)],
-                Kind.NACK:  [NextValue(s.opcode, Opcode.NACK), NextValue(s.body, neth), NextValue(s.psn, row.row.psn),
-                             NextValue(s.rtx, 0), NextValue(s.body_length, NETH.length)],
-                Kind.PROBE: [NextValue(s.opcode, Opcode.PROBE), NextValue(s.body, peth), NextValue(s.psn, 0),
-                             NextValue(s.rtx, 0), NextValue(s.body_length, PETH.length)],
-            }),
+            build.eq(1),
             NextState("SEND")
         )
         fsm.act("SEND",
