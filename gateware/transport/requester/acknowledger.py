@@ -283,7 +283,7 @@ class Acknowledger(LiteXModule):
                     nacks.eq(1),
                     NextState("NACK-READ")
                 )
-            ).Elif((opcode == Opcode.ACKNOWLEDGE) & (syndrome[5:7] == Syndrome.NAK_INVALID_REQUEST >> 5),
+            ).Elif(~beyond & (opcode == Opcode.ACKNOWLEDGE) & (syndrome[5:7] == Syndrome.NAK_INVALID_REQUEST >> 5),
                 naks.eq(1),
                 NextState("EVENT")
             ).Elif(beyond | strange,

@@ -174,6 +174,8 @@ class World:
         if rng.random() < 0.5:
             reason = rng.choice((Syndrome.NAK_INVALID_REQUEST, Syndrome.NAK_REMOTE_ACCESS, Syndrome.NAK_REMOTE_OPERATION))
             counts = yield from self.packet(n, Opcode.ACKNOWLEDGE, AETH.pack(syndrome=reason, msn=rng.getrandbits(24)), psn)
+            # A NAK that speaks of a PSN that was never sent ends no queue pair.
+            counts = counts and ahead((psn + 1) % PSN, q.unacked) <= ahead(q.next, q.unacked)
             return False, [q.event(EventKind.NAK, base=psn, mask_low=1, mask_high=0, reason=reason, entropy=0)] if counts else []
         reason = rng.choice((reason, NackReason.TRIMMED, NackReason.TRIMMED_LASTHOP))
         if q.reported and rng.random() < 0.3:
