@@ -34,10 +34,10 @@ class Scheduler(LiteXModule):
         self.comb += taken.eq(self.source.valid & self.source.ready)
 
         # Wake and take; a wake wins over a take of the same cycle.
-        mine  = sized(self, Mux(taken, one_hot(self, self.source.qp, n, "taken_bit"), 0), n, "sleeps")
+        sleeps = sized(self, Mux(taken, one_hot(self, self.source.qp, n, "taken_bit"), 0), n, "sleeps")
         woken = sized(self, reduce(or_, [Mux(w.valid, one_hot(self, w.qp, n, f"wake_bit{i}"), 0)
                       for i, w in enumerate(self.wakes)]), n, "woken")
-        self.sync += awake.eq((awake & ~mine) | woken)
+        self.sync += awake.eq((awake & ~sleeps) | woken)
 
         # Search: first behind `last`, else from 0; registered, so that the pick costs a cycle.
         served = sized(self, last + 1, config.qp_bits + 1, "served")
