@@ -27,7 +27,7 @@ HANDLERS = {
     "on_read_error": EventKind.READ_ERROR,
     "on_access":     EventKind.ACCESS,
 }
-START = "on_start" # Called once per queue pair at boot, with its record.
+START = "on_start" # Called with the record of a queue pair when its life begins, before the first event of that life.
 
 # Commands: call -> (kind, command fields that its arguments fill) ---------------------------------
 
@@ -42,11 +42,12 @@ ENUMERATIONS   = {"EventKind": EventKind, "NackReason": NackReason, "QpError": Q
 COMMAND_WIDTHS = {f.name: f.width for f in COMMAND}
 
 issued = [] # Commands in the order in which they were issued, as dictionaries of all fields.
+life   = 0  # Life that commands are meant for: that of the event at hand.
 
 def _issue(name, *values):
     kind, names = COMMANDS[name]
     command = dict.fromkeys(COMMAND_WIDTHS, 0)
-    command["kind"] = kind
+    command["kind"], command["life"] = kind, life
     for field, value in zip(names, values, strict=True):
         if not 0 <= value < (1 << COMMAND_WIDTHS[field]):
             raise ValueError(f"{name}: {field} is {value}, but it has {COMMAND_WIDTHS[field]} bits.")

@@ -8,7 +8,7 @@ tables. Words are 32 bits; a field never crosses a word. Time is in ticks of 128
 
 from dataclasses import dataclass
 
-VERSION = 1
+VERSION = 2
 
 @dataclass(frozen=True)
 class ContractField:
@@ -32,12 +32,17 @@ class EventKind:
     NAK        = 4  # Transport NAK, `reason` = AETH syndrome.
     READ_ERROR = 5  # A PCIe read of this queue pair's payload failed.
     ACCESS     = 6  # The responder refused a packet: `reason` = AETH syndrome it sent.
+    START      = 9  # A new life of the queue pair has begun.
+
+# Kinds of events (PATH) that do not belong to a life: what they carry in `life` is void.
+NO_LIFE = (7,)
 
 EVENT = _fields(
     ("kind",     0,  0,  8, "EventKind"),
     ("reason",   0,  8,  8, "NACK reason or AETH syndrome"),
     ("qp",       0, 16, 16, "index of the queue pair"),
     ("unacked",  1,  0, 24, "oldest PSN that is not acknowledged"),
+    ("life",     1, 24,  8, "life of the queue pair, modulo 2^8: each reset begins another one"),
     ("next",     2,  0, 24, "next new PSN to send"),
     ("base",     3,  0, 24, "first PSN that the mask speaks of"),
     ("mask_low", 4,  0, 32, "bit i: PSN base + i"),
@@ -64,6 +69,7 @@ COMMAND = _fields(
     ("reason",   0,  8,  8, "ERROR: QpError"),
     ("qp",       0, 16, 16, "index of the queue pair"),
     ("base",     1,  0, 24, "first PSN that the mask speaks of"),
+    ("life",     1, 24,  8, "life that the command is meant for: that of the event; the runtime fills it in"),
     ("mask_low", 2,  0, 32, "bit i: PSN base + i, or a value"),
     ("mask_high",3,  0, 32, "bit i: PSN base + 32 + i, or a value"),
 )
@@ -116,6 +122,7 @@ class QpError:
     REMOTE_ACCESS      = 3   # Transport NAK: remote access.
     REMOTE_OPERATION   = 4   # Transport NAK: remote operational error, or NACK UNEXP_EVENT.
     READ_FAILED        = 5   # A PCIe read failed.
+    FLUSHED            = 6   # The driver has ended or reset the queue pair.
     TOKEN_CONTEXT      = 16  # No such context on the page.
     TOKEN_FORMAT       = 17  # Operation, flags or half a token.
     TOKEN_SLOT         = 18  # Slot outside of the context.
@@ -130,6 +137,7 @@ QP_ERROR_TEXT = {
     QpError.REMOTE_ACCESS:    "the peer refused access to its memory",
     QpError.REMOTE_OPERATION: "the peer reported an operational error",
     QpError.READ_FAILED:      "a PCIe read of the payload failed",
+    QpError.FLUSHED:          "the driver has ended or reset the queue pair",
     QpError.TOKEN_CONTEXT:    "the context does not exist",
     QpError.TOKEN_FORMAT:     "the token is malformed",
     QpError.TOKEN_SLOT:       "the slot is outside of the context",

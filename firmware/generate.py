@@ -77,30 +77,40 @@ def policy_source(policy):
     record, fields = policy.record
     lines += ["", f"struct {record} {{"]
     lines += [f"    {STORED[kind]} {c_name(name)};" for name, kind in fields.items()]
-    lines += ["};", "", f"static struct {record} policy_state[QUEUE_PAIRS];", ""]
+    lines += ["};", "", f"static struct {record} policy_state[QUEUE_PAIRS];",
+        "static uint16_t policy_life[QUEUE_PAIRS]; /* Life that a record belongs to + 1; 0: none yet. */", ""]
     for function in policy.functions.values():
         lines += _Writer(policy, function).lines() + [""]
     return "\n".join(lines + _dispatcher(policy)) + "\n"
 
 def _dispatcher(policy):
-    """policy_start() and policy_event(): read an event, drop it from the queue, handle it."""
+    """policy_begin(): a record for a new life. policy_event(): read an event, drop it from the queue, handle it."""
     start = policy.functions.get(api.START)
-    lines = ["static void policy_start(void)", "{"]
-    if start:
-        lines += ["    for (uint32_t qp = 0; qp < QUEUE_PAIRS; qp++)", f"        policy_{api.START}(&policy_state[qp]);"]
-    lines += ["}", "", "static void policy_event(void)", "{", "    struct event e;",
-        "    e.word[0] = event_word(0);",
+    record, fields = policy.record
+    words = {f.name: f.word for f in contract.EVENT}
+    first = sorted({0, words["life"]})
+    bound = " && ".join(f"event_kind(&e) != {kind}u" for kind in contract.NO_LIFE)
+    lines = [f"static void policy_begin(struct {record} *s)", "{",
+        *[f"    s->{c_name(name)} = 0;" for name in fields],
+        *([f"    policy_{api.START}(s);"] if start else []),
+        "}", "", "static void policy_event(void)", "{", "    struct event e;",
+        *[f"    e.word[{word}] = event_word({word});" for word in first],
         "    uint32_t qp = event_qp(&e);",
         "    if (qp >= QUEUE_PAIRS) {", "        event_pop();", "        return;", "    }",
+        f"    if (policy_life[qp] != event_life(&e) + 1 && {bound}) {{",
+        "        policy_life[qp] = event_life(&e) + 1;",
+        "        command_life = event_life(&e);",
+        "        policy_begin(&policy_state[qp]);",
+        "    }",
+        "    command_life = policy_life[qp] ? policy_life[qp] - 1u : 0;",
         "    switch (event_kind(&e)) {"]
-    words = {f.name: f.word for f in contract.EVENT}
     kinds = {v: k for k, v in vars(contract.EventKind).items() if not k.startswith("_")}
     for name, kind in api.HANDLERS.items():
         function = policy.functions.get(name)
         if function is None:
             continue
         lines.append(f"    case EVENT_{kinds[kind]}:")
-        used = sorted({words[field] for field in function.fields} - {0})
+        used = sorted({words[field] for field in function.fields} - set(first))
         lines += [f"        e.word[{word}] = event_word({word});" for word in used]
         lines += ["        event_pop();", f"        policy_{name}(&policy_state[qp], &e);", "        break;"]
     return lines + ["    default:", "        event_pop();", "    }", "}"]

@@ -3,6 +3,8 @@
  * The including file declares command_begin(), command_word() and command_go().
  */
 
+static uint32_t command_life; /* Life of the event at hand: commands are meant for no other one. */
+
 static inline uint32_t min_u32(uint32_t a, uint32_t b) { return a < b ? a : b; }
 static inline uint32_t max_u32(uint32_t a, uint32_t b) { return a > b ? a : b; }
 static inline uint32_t shift_left(uint32_t a, uint32_t n) { return n < 32 ? a << n : 0; }
@@ -12,7 +14,7 @@ static inline void command_resend(uint32_t qp, uint32_t base, uint32_t mask_low,
 {
     command_begin();
     command_word(0, COMMAND_RESEND | qp << 16);
-    command_word(1, base);
+    command_word(1, base | command_life << 24);
     command_word(2, mask_low);
     command_word(3, mask_high);
     command_go();
@@ -22,6 +24,7 @@ static inline void command_probe(uint32_t qp)
 {
     command_begin();
     command_word(0, COMMAND_PROBE | qp << 16);
+    command_word(1, command_life << 24);
     command_go();
 }
 
@@ -29,6 +32,7 @@ static inline void command_timer(uint32_t qp, uint32_t ticks)
 {
     command_begin();
     command_word(0, COMMAND_TIMER | qp << 16);
+    command_word(1, command_life << 24);
     command_word(2, ticks);
     command_go();
 }
@@ -37,6 +41,7 @@ static inline void command_guard(uint32_t qp, uint32_t ticks, uint32_t packets)
 {
     command_begin();
     command_word(0, COMMAND_GUARD | qp << 16);
+    command_word(1, command_life << 24);
     command_word(2, ticks);
     command_word(3, packets);
     command_go();
@@ -46,5 +51,6 @@ static inline void command_fail(uint32_t qp, uint32_t reason)
 {
     command_begin();
     command_word(0, COMMAND_ERROR | reason << 8 | qp << 16);
+    command_word(1, command_life << 24);
     command_go();
 }

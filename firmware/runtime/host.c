@@ -32,14 +32,12 @@ static void begin(uint32_t *commands, uint32_t room)
     issued_count = 0;
 }
 
-/* Boot: all state 0, then the policy's start. Gives the number of commands. */
-uint32_t host_start(uint32_t *commands, uint32_t room)
+/* Boot: all state 0. */
+void host_start(void)
 {
     memset(policy_state, 0, sizeof(policy_state));
+    memset(policy_life, 0, sizeof(policy_life));
     memset(command_words, 0, sizeof(command_words));
-    begin(commands, room);
-    policy_start();
-    return issued_count;
 }
 
 /* One event; gives the number of commands, or 2^32 - 1 if it was not popped exactly once. */

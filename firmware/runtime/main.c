@@ -67,7 +67,6 @@ int main(void)
         stop("the card speaks another version of the contract");
     if (PORT[WINDOW_QUEUE_PAIRS] > QUEUE_PAIRS)
         stop("the card has more queue pairs than the image");
-    policy_start();
     for (;;) {
         PORT[WINDOW_HEARTBEAT] = 1;
         if (PORT[WINDOW_STATUS] & STATUS_EVENTS_MASK)

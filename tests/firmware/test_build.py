@@ -38,7 +38,7 @@ def out(tmp_path_factory):
 def test_the_default_image_is_small_and_starts_with_code(tmp_path, out):
     image = build_image(None, make_soc(tmp_path), out)
     assert 1000 < len(image) < 6*1024
-    assert b"openrdma recovery firmware, policy mrc, contract v1\n\0" in image
+    assert b"openrdma recovery firmware, policy mrc, contract v2\n\0" in image
     assert struct.unpack("<I", image[:4])[0] & 0x7f in (0x17, 0x37, 0x13) # auipc, lui or addi: the stack pointer.
 
 def test_the_stack_of_the_default_image_is_bounded(tmp_path, out):

@@ -30,7 +30,7 @@ def run(*events, runner=None):
 
 def test_ripe_holes_are_resent_at_once_and_on_their_queue_pair():
     commands = PolicyRunner("mrc").handle(holes(qp=7, base=0xfffffe, mask_low=5, mask_high=1 << 31, unacked=0xfffffe))
-    assert commands == [dict(kind=CommandKind.RESEND, reason=0, qp=7, base=0xfffffe, mask_low=5, mask_high=1 << 31)]
+    assert commands == [dict(kind=CommandKind.RESEND, reason=0, qp=7, life=0, base=0xfffffe, mask_low=5, mask_high=1 << 31)]
 
 def test_a_hole_event_without_holes_resends_nothing():
     assert run(holes(base=5)) == [[]]
@@ -124,6 +124,21 @@ def test_an_event_that_was_overtaken_is_no_progress():
     for i in range(3):
         runner.handle(timeout(unacked=5, next=9, time=160*i))
     assert run(holes(unacked=4, base=7, mask_low=1), runner=runner) == [[("RESEND", 7, 1, 0)]]
+
+def test_a_new_life_has_the_whole_budget_and_an_old_guard_is_forgotten():
+    runner = PolicyRunner("mrc")
+    run(holes(mask_low=1, rtt=100), *[timeout(unacked=5, next=6, time=160*n) for n in range(6)], runner=runner)
+    first  = run(holes(mask_low=1, rtt=100), timeout(unacked=5, next=6, time=1000), runner=PolicyRunner("mrc"))
+    second = run(dict(kind=EventKind.START, life=1), holes(mask_low=1, rtt=100, life=1),
+        timeout(unacked=5, next=6, time=1000, life=1), runner=runner)
+    assert second == [[], *first]
+
+def test_commands_are_meant_for_the_life_of_their_event():
+    runner = PolicyRunner("mrc")
+    for life in (0, 3, 4, 3, 255, 0):
+        commands = runner.handle(timeout(qp=2, unacked=5, next=6, life=life))
+        assert commands and all((c["qp"], c["life"]) == (2, life) for c in commands)
+    assert {c["life"] for c in runner.handle(timeout(qp=1, unacked=5, next=6))} == {0}
 
 def test_queue_pairs_do_not_share_their_budget():
     runner = PolicyRunner("mrc")

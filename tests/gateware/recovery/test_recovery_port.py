@@ -138,7 +138,7 @@ BAD = [
 
 def good_command(rng):
     kind = rng.choice([1, 2, 3, 4, 5])
-    return dict(kind=kind, reason=rng.randrange(1, 16), qp=rng.randrange(4), base=rng.getrandbits(24),
+    return dict(kind=kind, reason=rng.randrange(1, 16), qp=rng.randrange(4), base=rng.getrandbits(24), life=rng.getrandbits(8),
         mask_low=rng.getrandbits(32) | 1, mask_high=rng.getrandbits(32))
 
 def test_commands_arrive_and_the_impossible_are_refused():
