@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Faults between the planes and the transport: FCS, ICRC, lengths, stores; and of what many blocks share."""
+
+from tests.mutants.mutant import Mutant
+
+SOURCE = "gateware/network/"
+TESTS  = "tests/gateware/network/test_"
+
+def mutant(name, block, old, new, *tests):
+    return Mutant(name, f"{SOURCE}{block}.py", old, new, tuple(f"{TESTS}{t}.py" for t in tests or (block,)))
+
+NETWORK = (
+    mutant("fcs-not-checked", "packet_parser", "c_error.eq(b_error)", "c_error.eq(0)"),
+    mutant("icrc-not-checked", "packet_parser", "c_bad_length | ~c_icrc)", "c_bad_length)"),
+    mutant("icrc-covers-the-reserved-byte", "icrc", "_UDP + 7, _BTH + 4)", "_UDP + 7)", "fcs", "packet_parser"),
+    mutant("icrc-covers-the-time-to-live", "icrc", "(_IP + 1, _IP + 8,", "(_IP + 1,", "fcs", "packet_parser"),
+    mutant("ip-checksum-not-checked", "packet_parser", "b_bad_header | (checksum != 0xffff)", "b_bad_header"),
+    mutant("udp-length-not-compared", "packet_parser", "(udp_total != total) |", ""),
+    mutant("length-underflows", "packet_parser", "| rest[17] | length[17]", "| length[17]"),
+    mutant("payload-over-the-largest-mtu", "packet_parser", "(length[:17] > config.max_mtu) |", ""),
+    mutant("fragment-taken-as-a-whole", "packet_parser", '(Cat(ip("fragment"), ip("flags")[0]) != 0) |', ""),
+    mutant("frame-that-ends-early-accepted", "packet_parser", "b_bad_length | ~reached", "b_bad_length"),
+    mutant("trimmed-packet-placed", "packet_parser", "good.eq(whole & ~(c_trimmed |", "good.eq(whole & ~(0 |"),
+    mutant("bad-packet-not-rolled-back", "receive_store", "written.eq(committed)", "written.eq(written)"),
+    mutant("full-store-overwritten", "receive_store", "self.full.eq(level == words)", "self.full.eq(0)"),
+    mutant("pad-left-out", "packet_builder", "pad.eq(negative + 1)", "pad.eq(0)"),
+    mutant("bytes-behind-the-payload-leak", "packet_builder", "(cut == 0) | (cut > lane) | (words_left != 1)", "1"),
+    mutant("failed-read-with-a-right-icrc", "crc", "Mux(spoilt, 0, ONES)", "ONES", "packet_builder"),
+    mutant("short-frame-not-padded", "fcs", "(padding | sink.last) & (index >= final)", "padding | sink.last"),
+    mutant("fcs-checker-sees-no-error", "fcs", "wrong.eq(b_error | reduce(", "wrong.eq(0 & reduce("),
+    # What many blocks share.
+    Mutant("arbiter-takes-before-the-grant", "gateware/common/arbiter.py", "sink.ready.eq(locked & self.source.ready)",
+        "sink.ready.eq(self.source.ready)", ("tests/gateware/common/test_arbiter.py",)),
+    Mutant("table-read-sees-the-write", "gateware/common/table_ram.py", "read   = memory.get_port(mode=READ_FIRST)",
+        "read   = memory.get_port(mode=WRITE_FIRST)", ("tests/gateware/common/test_table_ram.py",)),
+    Mutant("mask-of-a-whole-row-is-empty", "gateware/common/arithmetic.py", "width) << count", "width) << (count & 63)",
+        ("tests/gateware/common/test_arithmetic.py",)),
+)

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Faults of the sender: windows, holes, resends, paths, what is given back."""
+
+from tests.mutants.mutant import Mutant
+
+SOURCE = "gateware/transport/requester/"
+TESTS  = "tests/gateware/transport/requester/test_"
+
+def mutant(name, block, old, new, *tests):
+    return Mutant(name, f"{SOURCE}{block}.py", old, new, tests or (f"{TESTS}{block}.py",))
+
+REQUESTER = (
+    # Window and segmentation.
+    mutant("send-window-one-too-wide", "segmenter", '< config.mpr, 1, "window_open"', '<= config.mpr, 1, "window_open"'),
+    mutant("last-packet-asks-for-nothing", "segmenter", "NextValue(ask, closing |", "NextValue(ask, 0 &"),
+    mutant("resend-not-marked", "segmenter", "self.source.rtx.eq(1)", "self.source.rtx.eq(0)"),
+    mutant("full-last-packet-gets-an-empty-tail", "segmenter", "ones.eq((256 << i) - 1)", "ones.eq(256 << i)"),
+    mutant("empty-message-has-no-packet", "segmenter", "count.eq(Mux(ring.row.length == 0, 0, packets - 1))", "count.eq(packets - 1)"),
+    mutant("rqmsn-counts-plain-writes", "segmenter", "state.row.rqmsn + ring.row.signal", "state.row.rqmsn + 1"),
+    mutant("flushed-token-never-completes", "segmenter", "self.credit.completed.eq(failed)", "self.credit.completed.eq(0)"),
+    mutant("message-pool-overwritten", "segmenter", '< config.messages, 1, "message_room"', '<= config.messages, 1, "message_room"'),
+    mutant("last-packet-as-long-as-the-others", "wqe", "Mux(remaining[:24] > mtu, mtu, remaining[:13])", "mtu"),
+    mutant("wake-lost-while-taken", "scheduler", "(awake & ~sleeps) | woken", "(awake | woken) & ~sleeps"),
+    # What leaves.
+    mutant("acknowledged-packet-leaves-again", "packet_sender", "age[23] | is_acked", "age[23]"),
+    mutant("no-time-in-data", "packet_sender", "tx_timestamp=self.time[:16], ftype=1", "tx_timestamp=0, ftype=1"),
+    mutant("same-path-always", "packet_sender", "cursors.we.eq(1)", "cursors.we.eq(0)"),
+    mutant("failed-read-is-sent", "packet_sender", ".Elif(error, NextState(\"FAILED\"))", ".Elif(0, NextState(\"FAILED\"))"),
+    # Resends.
+    mutant("acknowledged-psn-resent", "resend", 'missing = sized(self, ~acked.row.acked, 64, "missing")', "missing = C(2**64 - 1, 64)"),
+    mutant("resend-forgets-the-windows-other-end", "resend", "now.row.bits & window.under, 0)", "0, 0)"),
+    mutant("resend-of-a-retired-message", "resend", "(width == 1) & inside", "(width == 1)"),
+    # Acknowledgements.
+    mutant("acknowledged-beyond-what-was-sent", "acknowledger", "~ahead[23] & (ahead > limit)", "0"),
+    mutant("psn-compared-without-wrap", "acknowledger", "~ahead[23] & (ahead > limit)", "target > next_psn"),
+    mutant("retired-without-its-last-psn", "acknowledger", "If(~behind[23],", "If(0,"),
+    mutant("retires-what-never-started", "acknowledger", "| (claimed > flying)", "| 0"),
+    mutant("sender-compares-no-generation", "acknowledger", "| (packet.qpn[16:] != attributes.row.generation)", "| 0"),
+    mutant("sender-compares-no-p-key", "acknowledger", "(packet.p_key != attributes.row.p_key)", "0"),
+    mutant("scoreboard-not-cleared-behind-the-window", "acknowledger", "board.row.acked & window.outside", "board.row.acked"),
+    mutant("hole-reported-once-for-ever", "acknowledger", "board.row.reported & ~one_bit", "board.row.reported"),
+    mutant("lost-event-not-counted", "acknowledger", "lost.eq(1)", "lost.eq(0)"),
+    mutant("completion-without-credit", "acknowledger", "self.credit.completed.eq(1)", "self.credit.completed.eq(0)"),
+    mutant("hole-without-time-guard", "hole_finder", "If(age >= self.guard_time,", "If(1,"),
+    mutant("hole-without-packet-guard", "hole_finder", "top - self.guard_packets", "top - 0"),
+    mutant("window-piece-without-wrap", "window_piece", "If(distance[23], count.eq(0))", "If(psn < self.origin, count.eq(0))"),
+    # Time.
+    mutant("progress-does-not-stop-the-timer", "deadline", "If(idle | moved,", "If(idle,"),
+    mutant("timer-runs-while-idle", "deadline", "If(idle | moved,", "If(moved,"),
+    mutant("timeout-told-again-and-again", "deadline", "late.eq(~now.row.fired & ", "late.eq("),
+)

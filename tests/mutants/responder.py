@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: BSD-2-Clause
+"""Faults of the receiver: bitmap, order of flags, rights, what it answers."""
+
+from tests.mutants.mutant import Mutant
+
+SOURCE   = "gateware/transport/responder/"
+TESTS    = "tests/gateware/transport/responder/test_"
+ACCEPTOR = f"{TESTS}acceptor.py"
+CONTROL  = f"{TESTS}control_sender.py"
+
+def mutant(name, block, old, new, *tests):
+    return Mutant(name, f"{SOURCE}{block}.py", old, new, tests or (ACCEPTOR,))
+
+RESPONDER = (
+    # Bitmap and window.
+    mutant("duplicate-placed", "acceptor", '(board.row.arrived & bit) != 0, 1, "marked"', '0, 1, "marked"'),
+    mutant("receive-window-one-too-wide", "acceptor", 'delta < config.mpr, 1, "inside_window"', 'delta <= config.mpr, 1, "inside_window"'),
+    mutant("old-psn-compared-without-wrap", "acceptor", "old       = delta[23]", "old       = p.psn < r.expected"),
+    mutant("highest-psn-compared-without-wrap", "acceptor", "If(~above[23],", "If(p.psn > r.highest,"),
+    mutant("duplicate-steps-the-msn", "acceptor", ").Elif(old,\n                duplicate.eq(1),",
+        ").Elif(old,\n                NextValue(r.msn, r.msn + 1), duplicate.eq(1),"),
+    mutant("window-slides-over-a-hole", "message_tracker", '(arrived & spot) != 0, 1, "here_arrived"', 'arrived != 0, 1, "here_arrived"'),
+    mutant("plain-write-steps-no-msn", "message_tracker", "If(here_last,", "If(here_last & here_imm,"),
+    # Flags.
+    mutant("flag-before-payload", "acceptor", 'flag_first = config.broken == "flag_first"', "flag_first = True"),
+    mutant("flags-out-of-rqmsn-order", "acceptor", "tracker.stash_rqmsn.eq(check.rqmsn)", "tracker.stash_rqmsn.eq(r.rqmsn)"),
+    mutant("flag-without-a-second-look-at-its-right", "message_tracker", "If(allowed,", "If(1,"),
+    # Who may.
+    mutant("receiver-compares-no-generation", "acceptor", "| (p.dest_qp[16:] != attributes.row.generation)", "| 0"),
+    mutant("receiver-compares-no-p-key", "acceptor", "(p.p_key != attributes.row.p_key)", "0"),
+    mutant("rkey-variant-not-compared", "placement_check", "(region.variant == self.rkey[:8])", "1"),
+    mutant("write-without-the-right", "placement_check", "region.rights[log2_int(Rights.REMOTE_WRITE)]", "1"),
+    mutant("address-wraps-past-2-64", "placement_check", "~into[64] & ~rest[64]", "~rest[64]"),
+    mutant("region-one-byte-too-long", "placement_check", "(rest[:64] >= p.length)", "(Cat(rest[:64], C(0, 1)) + 1 >= p.length)"),
+    mutant("signal-of-any-queue-pair", "placement_check", "(signal.any_qp | (signal.qp == p.dest_qp[:16]))", "1"),
+    mutant("middle-of-any-length", "placement_check", "good_length.eq(p.length == mtu)", "good_length.eq(p.length <= mtu)"),
+    mutant("empty-last-packet-accepted", "placement_check", "((p.length != 0) | is_first)", "1"),
+    mutant("one-immediate-too-many", "placement_check", "(ahead < config.max_wimm)", "(ahead <= config.max_wimm)"),
+    # Answers.
+    mutant("a-bit-ignored", "acceptor", "| p.a | p.ce | p.rtx", "| p.ce | p.rtx"),
+    mutant("congestion-mark-ignored", "acceptor", "| p.a | p.ce | p.rtx", "| p.a | p.rtx"),
+    mutant("received-bytes-count-packets", "acceptor", "r.received + p.length, 32", "r.received + 1, 32"),
+    mutant("sack-base-wrong", "sack_bitmap", "r.highest - 63", "r.highest - 64"),
+    mutant("sack-bitmap-not-shifted", "sack_bitmap", "Cat(kept, row) >> base[:6]", "Cat(kept, row)"),
+    mutant("ack-psn-offset-negated", "control_sender", "row.row.psn - row.row.cack", "row.row.cack - row.row.psn", CONTROL),
+    mutant("time-not-reflected", "control_sender", "encode(cc, tx_timestamp=row.row.timestamp", "encode(cc, tx_timestamp=0", CONTROL),
+    mutant("newer-snapshot-forgotten", "control_sender", "(pending & ~clears) | sets", "(pending | sets) & ~clears", CONTROL),
+    # Both halves together.
+    Mutant("control-packets-after-data", "gateware/transport/transport.py", "pick_data.eq(held | ~control.source.valid)",
+        "pick_data.eq(held | sender.source.valid | ~control.source.valid)", ("tests/gateware/transport/test_transport.py",)),
+)
