@@ -5,6 +5,7 @@ from tests.mutants.mutant import Mutant
 
 SOURCE = "gateware/transport/requester/"
 TESTS  = "tests/gateware/transport/requester/test_"
+ACKS   = f"{TESTS}acknowledger.py"
 
 def mutant(name, block, old, new, *tests):
     return Mutant(name, f"{SOURCE}{block}.py", old, new, tests or (f"{TESTS}{block}.py",))
@@ -31,15 +32,15 @@ REQUESTER = (
     mutant("resend-forgets-the-windows-other-end", "resend", "now.row.bits & window.under, 0)", "0, 0)"),
     mutant("resend-of-a-retired-message", "resend", "(width == 1) & inside", "(width == 1)"),
     # Acknowledgements.
-    mutant("acknowledged-beyond-what-was-sent", "acknowledger", "~ahead[23] & (ahead > limit)", "0"),
-    mutant("psn-compared-without-wrap", "acknowledger", "~ahead[23] & (ahead > limit)", "target > next_psn"),
-    mutant("retired-without-its-last-psn", "acknowledger", "If(~behind[23],", "If(0,"),
-    mutant("retires-what-never-started", "acknowledger", "| (claimed > flying)", "| 0"),
-    mutant("sender-compares-no-generation", "acknowledger", "| (packet.qpn[16:] != attributes.row.generation)", "| 0"),
-    mutant("sender-compares-no-p-key", "acknowledger", "(packet.p_key != attributes.row.p_key)", "0"),
-    mutant("scoreboard-not-cleared-behind-the-window", "acknowledger", "board.row.acked & window.outside", "board.row.acked"),
-    mutant("hole-reported-once-for-ever", "acknowledger", "board.row.reported & ~one_bit", "board.row.reported"),
-    mutant("lost-event-not-counted", "acknowledger", "lost.eq(1)", "lost.eq(0)"),
+    mutant("acknowledged-beyond-what-was-sent", "acknowledger", "(ahead > w.limit)", "0"),
+    mutant("psn-compared-without-wrap", "acknowledger", "~ahead[23] & (ahead > w.limit)", "target > w.next_psn"),
+    mutant("retired-without-its-last-psn", "ack_messages", "If(~behind[23],", "If(0,", ACKS),
+    mutant("retires-what-never-started", "ack_messages", "| (claimed > w.flying)", "| 0", ACKS),
+    mutant("sender-compares-no-generation", "acknowledger", "| (packet.qpn[16:] != w.attributes.row.generation)", "| 0"),
+    mutant("sender-compares-no-p-key", "acknowledger", "(packet.p_key != w.attributes.row.p_key)", "0"),
+    mutant("scoreboard-not-cleared-behind-the-window", "ack_window", "board.row.acked & window.outside", "board.row.acked", ACKS),
+    mutant("hole-reported-once-for-ever", "ack_window", "board.row.reported & ~w.one_bit", "board.row.reported", ACKS),
+    mutant("lost-event-not-counted", "ack_window", "w.lost.eq(1)", "w.lost.eq(0)", ACKS),
     mutant("completion-without-credit", "acknowledger", "self.credit.completed.eq(1)", "self.credit.completed.eq(0)"),
     mutant("hole-without-time-guard", "hole_finder", "If(age >= self.guard_time,", "If(1,"),
     mutant("hole-without-packet-guard", "hole_finder", "top - self.guard_packets", "top - 0"),
