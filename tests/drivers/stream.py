@@ -21,13 +21,16 @@ class StreamSource:
 
     idle : float
         Probability that a cycle between two beats stays idle.
+    stops : {beat: cycles}
+        So many cycles stay idle before these beats in any case.
     """
-    def __init__(self, endpoint, beats, seed=1, idle=0.3):
+    def __init__(self, endpoint, beats, seed=1, idle=0.3, stops=None):
         self.endpoint = endpoint
         self.beats    = beats
         self.idle     = idle
         self.random   = random.Random(seed)
         self.fields   = fields_of(endpoint)
+        self.stops    = stops or {}
         self.sent     = 0
 
     def _junk(self):
@@ -44,7 +47,9 @@ class StreamSource:
 
     def run(self):
         valid, ready = self.endpoint.valid, self.endpoint.ready
-        for beat in self.beats:
+        for n, beat in enumerate(self.beats):
+            for _ in range(self.stops.get(n, 0)):
+                yield
             while self.random.random() < self.idle:
                 yield
             yield self._put(beat) + [valid.eq(1)]
@@ -61,13 +66,16 @@ class StreamSink:
         Probability that a cycle is not ready.
     loose : names
         Fields that may change while stalled (void lanes of foreign cores).
+    stops : {beat: cycles}
+        These beats are not taken for so many cycles in any case, valid or not.
     """
-    def __init__(self, endpoint, seed=2, stall=0.3, loose=()):
+    def __init__(self, endpoint, seed=2, stall=0.3, loose=(), stops=None):
         self.endpoint = endpoint
         self.stall    = stall
         self.random   = random.Random(seed)
         self.fields   = fields_of(endpoint)
         self.beats    = []
+        self.stops    = dict(stops or {})
         self.strict   = [name for name in self.fields if name not in loose]
 
     def run(self):
@@ -87,6 +95,9 @@ class StreamSink:
             elif held is not None:
                 raise AssertionError("A stalled beat was withdrawn: valid fell before the beat was taken.")
             ready = int(self.random.random() >= self.stall)
+            if self.stops.get(len(self.beats), 0):
+                self.stops[len(self.beats)] -= 1
+                ready = 0
             yield self.endpoint.ready.eq(ready)
             yield
 

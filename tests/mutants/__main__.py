@@ -14,11 +14,11 @@ import sys
 
 from tests.mutants import MUTANTS
 from tests.mutants import run as runs
-from tests.mutants.mutant import Mutant, sources
+from tests.mutants.mutant import Mutant, Sources
 from tests.repo import style
 
 RESULTS = os.path.join(style.ROOT, "build", "mutants.json")
-CONTROL = "no fault"         # The tests of all mutants on the tree as it is: they must pass.
+CONTROL = "no fault: "       # Before the name of a test that runs on the tree as it is: it must pass.
 
 class Refused(Exception):
     """What cannot be run; the text is for the user."""
@@ -65,10 +65,9 @@ def execute(mutants, jobs, again):
     """{name: Result}, with a progress bar on a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-    store, texts = runs.Store(RESULTS), sources()
-    tests   = tuple(dict.fromkeys(t for m in mutants for t in m.tests))
-    control = Mutant(CONTROL, "", "", "", tests)
-    work    = [(control, None, control.key(texts))] + [(m, m, m.key(texts)) for m in mutants]
+    store, texts = runs.Store(RESULTS), Sources.of_the_tree()
+    controls = [Mutant(CONTROL + t, "", "", "", (t,)) for t in dict.fromkeys(t for m in mutants for t in m.tests)]
+    work     = [(m, m if m.file else None, m.key(texts)) for m in (*controls, *mutants)]
     results = {}
     console = Console(stderr=True)
     progress = Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
@@ -103,20 +102,24 @@ def execute(mutants, jobs, again):
     return results
 
 def report(results, mutants):
-    """Prints the table; the number of mutants that were not caught, and of a control that fails."""
+    """Prints the table; returns how many mutants were not caught, and how many tests fail without a fault."""
     from rich.console import Console
     from rich.table import Table
     table = Table("mutant", "verdict", "seconds", "by", box=None, padding=(0, 2, 0, 0))
     bad   = 0
-    for name in [CONTROL] + [m.name for m in mutants]:
+    for name, result in results.items():
+        if name.startswith(CONTROL) and result.verdict != runs.SURVIVED:
+            bad += 1
+            table.add_row(name, "[red]fails", f"{result.seconds:.1f}", result.text)
+    for name in [m.name for m in mutants]:
         result = results[name]
-        good   = result.verdict == (runs.SURVIVED if name == CONTROL else runs.CAUGHT)
-        word   = "tests pass" if name == CONTROL and good else "tests fail" if name == CONTROL else result.verdict
+        good   = result.verdict == runs.CAUGHT
         bad   += not good
-        table.add_row(name, f"[{'green' if good else 'red'}]{word}", f"{result.seconds:.1f}", result.text)
+        table.add_row(name, f"[{'green' if good else 'red'}]{result.verdict}", f"{result.seconds:.1f}", result.text)
     Console(width=None if sys.stdout.isatty() else 200).print(table)
     caught = sum(results[m.name].verdict == runs.CAUGHT for m in mutants)
-    print(f"{caught} of {len(mutants)} mutants caught" + ("." if not bad else f"; {bad} rows are not as they should be."))
+    count = sum(name.startswith(CONTROL) for name in results)
+    print(f"{caught} of {len(mutants)} mutants caught; {count} tests ran without a fault. {bad or 'Nothing'} is not as it should be.")
     return bad
 
 def main(arguments=None):

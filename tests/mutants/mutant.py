@@ -33,16 +33,43 @@ class Mutant:
         return changed
 
     def key(self, sources):
-        """What a result depends on: the mutant, and all sources but the tests that it does not name."""
-        named  = {t.split("::")[0] for t in self.tests}
+        """What a result depends on: the mutant, and all sources that its tests import."""
         digest = hashlib.sha256(repr((self.file, self.old, self.new, self.tests)).encode())
-        for path in sorted(sources):
-            if os.path.basename(path).startswith("test_") and path not in named:
-                continue
-            digest.update(f"{path}\0{sources[path]}\0".encode())
+        needed = sources.closure({t.split("::")[0] for t in self.tests} | ({self.file} if self.file else set()))
+        for path in sorted(needed):
+            digest.update(f"{path}\0{sources.texts[path]}\0".encode())
         return digest.hexdigest()[:24]
 
-def sources():
-    """{path: text} of everything that a test of the gateware can depend on."""
-    return {path: style.read(path) for path in style.tracked()
-        if path.endswith((".py", ".h", ".cpp", ".c", ".S", ".ld", ".toml")) and not path.startswith(("tests/mutants/", "tests/repo/"))}
+class Sources:
+    """The texts of the tree, {path: text}, and which of them a file imports."""
+    def __init__(self, texts):
+        self.texts   = texts
+        self.imports = {}
+
+    @classmethod
+    def of_the_tree(cls):
+        return cls({p: style.read(p) for p in style.tracked() if p.endswith((".py", ".h", ".cpp", ".c", ".S", ".ld", ".toml"))})
+
+    def imported(self, path):
+        """Paths of the tree that `path` names in its imports, with the packages they are in."""
+        if path not in self.imports:
+            names = set()
+            for node in ast.walk(ast.parse(self.texts[path])):
+                if isinstance(node, ast.Import):
+                    names |= {a.name for a in node.names}
+                elif isinstance(node, ast.ImportFrom) and node.module:
+                    names |= {node.module} | {f"{node.module}.{a.name}" for a in node.names}
+            parts = {".".join(n.split(".")[:i + 1]).replace(".", "/") for n in names for i in range(n.count(".") + 1)}
+            self.imports[path] = {p for part in parts for p in (part + ".py", part + "/__init__.py") if p in self.texts}
+        return self.imports[path]
+
+    def closure(self, paths):
+        """`paths`, all that they import, directly or not, each conftest.py above, and whatever is no Python."""
+        found = {p for p in self.texts if not p.endswith(".py") or os.path.basename(p) == "conftest.py"}
+        todo  = [p for p in paths if p in self.texts]
+        while todo:
+            path = todo.pop()
+            if path not in found:
+                found.add(path)
+                todo += self.imported(path)
+        return found

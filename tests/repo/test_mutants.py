@@ -9,7 +9,7 @@ import pytest
 from tests.mutants import MUTANTS
 from tests.mutants import __main__ as program
 from tests.mutants import run as runs
-from tests.mutants.mutant import Mutant
+from tests.mutants.mutant import Mutant, Sources
 from tests.mutants.verdict import kind_of
 from tests.repo import style
 from tests.repo.named import missing_test
@@ -36,12 +36,14 @@ def test_a_mutant_that_fits_no_longer_is_a_sentence():
         Mutant("planted", "gateware/x.py", "a = 1", "a = (", ("tests/x.py",)).apply("a = 1\n")
 
 def test_a_result_holds_as_long_as_what_it_depends_on():
-    mutant  = Mutant("planted", "gateware/x.py", "a", "b", ("tests/gateware/test_x.py::test_a",))
-    sources = {"gateware/x.py": "a", "tests/gateware/test_x.py": "1", "tests/gateware/test_y.py": "1", "tests/engines/build.py": "1"}
-    key     = mutant.key(sources)
-    assert mutant.key({**sources, "tests/gateware/test_y.py": "2"}) == key
-    for path in ("gateware/x.py", "tests/gateware/test_x.py", "tests/engines/build.py"):
-        assert mutant.key({**sources, path: "2"}) != key
+    mutant = Mutant("planted", "gateware/x.py", "a", "b", ("tests/gateware/test_x.py::test_a",))
+    texts  = {"gateware/x.py": "from gateware import y\n", "gateware/y.py": "import os\n", "gateware/z.py": "",
+        "tests/gateware/test_x.py": "from gateware.x import X\n", "tests/gateware/test_y.py": "",
+        "soc/harness.h": "", "gateware/__init__.py": ""}
+    key    = mutant.key(Sources(texts))
+    for path in texts:
+        same = mutant.key(Sources({**texts, path: texts[path] + "# changed"})) == key
+        assert same == (path in ("gateware/z.py", "tests/gateware/test_y.py")), path
 
 # The runner ---------------------------------------------------------------------------------------
 
@@ -96,7 +98,6 @@ def test_a_survivor_is_status_1(monkeypatch, capsys):
     monkeypatch.setattr(program, "check", lambda mutants: None)
     for verdict, status in ((runs.CAUGHT, 0), (runs.SURVIVED, 1), (runs.BROKEN, 1)):
         results = {m.name: runs.Result(m.name, verdict, "", 0) for m in MUTANTS}
-        results[program.CONTROL] = runs.Result(program.CONTROL, runs.SURVIVED, "", 0)
         monkeypatch.setattr(program, "execute", lambda *_, results=results: results)
         assert program.main([]) == status
     capsys.readouterr()
