@@ -28,6 +28,12 @@ def test_what_cannot_be_built_is_refused(changes, sentence):
     with pytest.raises(ConfigError, match=sentence):
         CardConfig().but(**changes)
 
+@pytest.mark.parametrize("name", ["queue_pairs", "ring_depth", "messages", "contexts", "peers", "evs", "regions", "signals", "events"])
+@pytest.mark.parametrize("size", [0, 3, 100])
+def test_a_depth_of_0_or_of_no_power_of_two_is_refused(name, size):
+    with pytest.raises(ConfigError, match=f"{name} is {size}, but it must be"):
+        CardConfig().but(**{name: size})
+
 def test_unknown_preset_is_refused():
     with pytest.raises(ConfigError, match="There is no preset 'huge'; the presets are tiny, sim"):
         preset("huge")

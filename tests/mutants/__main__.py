@@ -67,7 +67,7 @@ def execute(mutants, jobs, again):
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
     store, texts = runs.Store(RESULTS), Sources.of_the_tree()
     controls = [Mutant(CONTROL + t, "", "", "", (t,)) for t in dict.fromkeys(t for m in mutants for t in m.tests)]
-    work     = [(m, m if m.file else None, m.key(texts)) for m in (*controls, *mutants)]
+    work     = [(m, m if m.file else None, m.key(texts)) for m in (*mutants, *controls)]
     results = {}
     console = Console(stderr=True)
     progress = Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),

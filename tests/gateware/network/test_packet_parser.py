@@ -152,6 +152,23 @@ def test_every_opcode_pad_and_length_with_a_right_icrc(width):
     assert expected["bad_opcode"] == 256 - len(PACKET_TYPES) and expected["bad_header"] == 4
 
 @pytest.mark.parametrize("width", WIDTHS)
+def test_no_combination_of_ip_and_udp_length_underflows(width):
+    """Both lengths of one frame from 0 to beyond its end, ICRC and IP checksum right for what they say."""
+    good, frames = wire.build_data(Opcode.WRITE_ONLY, bytes(range(13)), tx_timestamp=5), []
+    whole = len(good) - 14
+    for total in (*range(0, 30), *range(30, whole + 9, 5), whole, 0x7fff, 0xffff):
+        for udp in {0, 1, 7, 8, 11, 12, 19, 20, 23, 24, 60, max(total - 20, 0), whole - 20, 0xffff}:
+            frame = bytearray(good)
+            frame[16:18], frame[38:40] = total.to_bytes(2, "big"), udp.to_bytes(2, "big")
+            frame[24:26] = bytes(2)
+            frame[24:26] = wire.ip_checksum(frame[14:34]).to_bytes(2, "big")
+            end = min(max(14 + total, 58), len(frame))
+            frame[end - 4:end] = wire.icrc(frame[14:end - 4])
+            frames.append((bytes(frame), 0))
+    expected = compare(width, frames, *receive(width, frames, settle=600))
+    assert 1 <= expected["good"] <= 4 and expected["bad_length"] > 200     # Shorter than the frame is no fault: padding.
+
+@pytest.mark.parametrize("width", WIDTHS)
 def test_captured_frames_pass(width, monkeypatch):
     """Frames of another implementation, told to a path that takes what follows their BTH as payload."""
     packets_ = [packet for _, _, packet in roce_packets(version=4)]

@@ -24,6 +24,7 @@ class Dut(Bench):
         self.sent     = TableRAM(sent_layout(), config.queue_pairs*config.mpr)
         self.block    = block = Acknowledger(config, self.tables, self.send_state, self.ack_state, self.status, self.scoreboard,
             self.messages)
+        self.counts = {"lost": block.counters.items["events_lost"][0]}
         sent = self.sent.reader()
         self.comb += [sent.index.eq(block.sent_index), block.sent_time.eq(sent.row.time)]
 
@@ -318,6 +319,7 @@ def test_a_report_that_finds_no_room_is_made_by_a_later_sack():
             yield from wait(300)
         for i in range(12):                    # Each shows one hole more; the queue holds 8.
             yield from sack(2*i + 1)
+        assert (yield world.dut.counts["lost"]), "a report that found no room was not counted"
         world.event.stall = 0
         yield from wait(40)
         yield from sack(2*11 + 1)
