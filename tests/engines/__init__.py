@@ -39,15 +39,23 @@ class _MigenSimulator(Simulator):
                 self.evaluator.assign(self.fragment.clock_domains[cd].clk, 0)
             self._commit_and_comb_propagate()
 
-def simulate(dut, generators, engine="verilator", limit=20000, wall=120, seed=None):
+class _Defaults:
+    """What `tests.engines.both` changes for a while."""
+    engine = "verilator"
+    watch  = None                # Function of the module: one more generator.
+
+def simulate(dut, generators, engine=None, limit=20000, wall=120, seed=None):
     """Runs `generators` against the module `dut` until the last active one ends; returns the cycles.
 
-    `engine` is "verilator" or "migen". After `limit` cycles or `wall` seconds the test fails with
+    `engine` is "verilator" (the default) or "migen". After `limit` cycles or `wall` seconds the test fails with
     what each generator waits for; `seed` is named in that message. All clock domains that the module
     does not drive itself share one clock.
     """
+    engine = engine or _Defaults.engine
     if engine not in ENGINES:
         raise ValueError(f"engine is '{engine}', but the engines are {', '.join(ENGINES)}.")
+    if _Defaults.watch:
+        generators = [*(generators if isinstance(generators, (list, tuple)) else [generators]), _Defaults.watch(dut)]
     if engine == "migen":
         simulator = _MigenSimulator(dut)
         run = Generators(generators, limit, wall, seed)

@@ -111,7 +111,7 @@ def test_every_event_arrives_once_and_whole():
     simulate(dut, [
         *[raise_events(getattr(dut, f"event{i}"), events[i], random.Random(10 + i)) for i in range(SOURCES)],
         read_events(dut.bus, 20*SOURCES, random.Random(5), got),
-    ], engine="verilator", limit=50000)
+    ], limit=50000)
     for i in range(SOURCES):
         assert [e for e in got if e["entropy"] == i] == events[i]
     # No source is starved: among the first six events every source shows.
@@ -175,7 +175,7 @@ def test_commands_arrive_and_the_impossible_are_refused():
             yield dut.command.ready.eq(0)
             yield
 
-    simulate(dut, [core(), transport()], engine="verilator", limit=100000)
+    simulate(dut, [core(), transport()], limit=100000)
     assert got == good
     assert seen["refused"] == len(BAD)
 
@@ -196,7 +196,7 @@ def test_busy_mailbox_loses_nothing_that_was_taken():
                 beats.append((yield dut.command.base))
             yield dut.command.ready.eq(0)
             yield
-    simulate(dut, [core()], engine="verilator", limit=5000)
+    simulate(dut, [core()], limit=5000)
     assert result["status"] & WindowStatus.BUSY
     assert result["refused"] == 2
     assert beats == [0, 1, 2, 3]
@@ -223,7 +223,7 @@ def test_watchdog_shows_a_stopped_firmware():
         yield from look()
         yield from access(dut.bus, Window.HEARTBEAT, 1)
         yield from look()
-    simulate(dut, [core()], engine="verilator", limit=1000)
+    simulate(dut, [core()], limit=1000)
     assert alive == [0, 1, 1, 0, 0, 1]
 
 def test_event_source_after_elaboration_is_refused():
