@@ -18,9 +18,14 @@ DRIFT = 120             # Ticks between the timestamp and the end of its frame: 
 GRACE = 4000            # Cycles in which a resend that is under way may still leave after its acknowledgement.
 
 class Witness:
-    """Of one end of one queue pair; `end` as tests.models.endpoint.End from the requester's side."""
+    """Of one end of one queue pair; `end` as tests.models.endpoint.End from the requester's side.
+
+    `ahead` is 0; for a requester that is told lies it is the window, since they may mean packets that have not left yet, which
+    then need not leave any more.
+    """
     def __init__(self, end):
         self.end      = end
+        self.ahead    = 0
         self.plan     = []              # Values of the packet with PSN send_psn + i.
         self.message  = []              # Its message.
         self.last     = []              # Last PSN of each message.
@@ -57,7 +62,7 @@ class Witness:
         assert PACKET_TYPES[p["opcode"]].data and p["dscp"] == Dscp.TRIMMABLE and p["ip"]["ecn"] == 2
         psn   = near(p["psn"], self.next)
         again = psn < self.next
-        assert e.send_psn <= psn <= self.next, f"PSN {psn:#x} is sent, the next new one is {self.next:#x}"
+        assert e.send_psn <= psn <= self.next + self.ahead, f"PSN {psn:#x} is sent, the next new one is {self.next:#x}"
         index = psn - e.send_psn
         assert index < len(self.plan), f"PSN {psn:#x} belongs to no message"
         self.headers(p, self.plan[index], again)
@@ -69,7 +74,7 @@ class Witness:
             assert since is None or now - since < GRACE, f"PSN {psn:#x} is sent again {now - since} cycles after it was acknowledged"
         else:
             self.counts["new"] += 1
-            self.next += 1
+            self.next = psn + 1
         self.times[psn] += 1
 
     @staticmethod
@@ -104,12 +109,12 @@ class Witness:
             self.counts["nacks"] += inside
             return p["NETH"]["reason"] != NackReason.UNEXP_EVENT
         cack = near(p["psn"] if p["opcode"] == Opcode.ACKNOWLEDGE else p["SETH"]["cack_psn"], self.cack)
-        if cack >= self.next:
+        if cack >= self.next + self.ahead:
             self.counts["bad"] += 1
             return False
         syndrome = p["AETH"]["syndrome"] if p["opcode"] == Opcode.ACKNOWLEDGE else Syndrome.ACK
         if syndrome >> 5:
-            self.counts["naks" if syndrome >> 5 == 3 else "bad"] += 1
+            self.counts["naks" if syndrome >> 5 & 3 == 3 else "bad"] += 1      # The reserved bit 7 is not looked at in a NAK.
             return False
         for psn in range(self.cack + 1, cack + 1):
             self.acked_at.setdefault(psn, now)
@@ -121,13 +126,12 @@ class Witness:
             self.counts["sacks"] += 1
             base = cack + signed(p["SETH"]["sack_offset"])
             for psn in (base + i for i in range(64) if p["SETH"]["bitmap"] >> i & 1):
-                if self.cack < psn < self.next:
+                if self.cack < psn < self.next + self.ahead:
                     self.acked_at.setdefault(psn, now)
         return True
 
     def retire(self, msn):
-        """An ACK covers messages whose packets it covers, too."""
-        started = sum(1 for last, first in zip(self.last, [self.end.send_psn - 1, *self.last], strict=False) if first + 1 < self.next)
-        if msn <= started:
-            while self.retired < msn and self.last[self.retired] <= self.cack:
+        """An ACK retires messages whose packets it covers, too; more than can be in flight it cannot mean."""
+        if msn <= self.retired + self.end.messages:
+            while self.retired < min(msn, len(self.last)) and self.last[self.retired] <= self.cack:
                 self.retired += 1
