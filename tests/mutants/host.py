@@ -18,7 +18,6 @@ HOST = (
     mutant("half-token-not-held", "doorbell", "halves.row.held.eq(low & ~high)", "halves.row.held.eq(0)"),
     mutant("lkey-variant-not-compared", "doorbell", "(region.row.variant == context.row.lkey[:8])", "1"),
     mutant("token-reads-past-its-region", "doorbell", "~rest[64] & (rest[:64] >= length)", "~rest[64]"),
-    mutant("token-address-wraps", "doorbell", "~start[64] & ", ""),
     mutant("doorbell-waits-for-its-queue-pair", "doorbell", "NextValue(reason, QpError.TOKEN_STATE)", 'NextState("CONTEXT")'),
     mutant("quota-never-given-back", "doorbell", "waiting.row.count.eq(less)", "waiting.row.count.eq(waits.row.count)"),
     mutant("row-behind-the-table", "table_port", "(self.index < ram.depth)", "(self.index <= ram.depth)"),

@@ -7,6 +7,7 @@ SOURCE   = "gateware/transport/responder/"
 TESTS    = "tests/gateware/transport/responder/test_"
 ACCEPTOR = f"{TESTS}acceptor.py"
 CONTROL  = f"{TESTS}control_sender.py"
+BOUNDS   = f"{TESTS}placement_bounds.py"
 
 def mutant(name, block, old, new, *tests):
     return Mutant(name, f"{SOURCE}{block}.py", old, new, tests or (ACCEPTOR,))
@@ -28,10 +29,10 @@ RESPONDER = (
     # Who may.
     mutant("receiver-compares-no-generation", "acceptor", "| (p.dest_qp[16:] != attributes.row.generation)", "| 0"),
     mutant("receiver-compares-no-p-key", "acceptor", "(p.p_key != attributes.row.p_key)", "0"),
-    mutant("rkey-variant-not-compared", "placement_check", "(region.variant == self.rkey[:8])", "1"),
+    mutant("rkey-variant-not-compared", "placement_check", "(region.variant == self.rkey[:8])", "1", BOUNDS),
     mutant("write-without-the-right", "placement_check", "region.rights[log2_int(Rights.REMOTE_WRITE)]", "1"),
-    mutant("address-wraps-past-2-64", "placement_check", "~into[64] & ~rest[64]", "~rest[64]"),
-    mutant("region-one-byte-too-long", "placement_check", "(rest[:64] >= p.length)", "(Cat(rest[:64], C(0, 1)) + 1 >= p.length)"),
+    mutant("address-wraps-past-2-64", "placement_check", "~into[64] & ~rest[64]", "~rest[64]", BOUNDS),
+    mutant("region-one-byte-too-long", "placement_check", "(rest[:64] >= p.length)", "(Cat(rest[:64], C(0, 1)) + 1 >= p.length)", BOUNDS),
     mutant("signal-of-any-queue-pair", "placement_check", "(signal.any_qp | (signal.qp == p.dest_qp[:16]))", "1"),
     mutant("middle-of-any-length", "placement_check", "good_length.eq(p.length == mtu)", "good_length.eq(p.length <= mtu)"),
     mutant("empty-last-packet-accepted", "placement_check", "((p.length != 0) | is_first)", "1"),
