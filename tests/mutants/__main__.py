@@ -91,7 +91,8 @@ def execute(mutants, jobs, again):
             try:
                 for future in concurrent.futures.as_completed(pending):
                     key, result = future.result()
-                    store.put(key, result)
+                    if result.verdict != runs.BROKEN:      # Perhaps the machine's fault: not kept.
+                        store.put(key, result)
                     results[result.name] = result
                     progress.update(task, advance=1, description=result.name)
                     if not console.is_terminal:

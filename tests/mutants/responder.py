@@ -45,7 +45,8 @@ RESPONDER = (
     mutant("sack-bitmap-not-shifted", "sack_bitmap", "Cat(kept, row) >> base[:6]", "Cat(kept, row)"),
     mutant("ack-psn-offset-negated", "control_sender", "row.row.psn - row.row.cack", "row.row.cack - row.row.psn", CONTROL),
     mutant("time-not-reflected", "control_sender", "encode(cc, tx_timestamp=row.row.timestamp", "encode(cc, tx_timestamp=0", CONTROL),
-    mutant("newer-snapshot-forgotten", "control_sender", "(pending & ~clears) | sets", "(pending | sets) & ~clears", CONTROL),
+    mutant("newer-snapshot-forgotten", "control_sender", "(pending & ~clears) | sets", "(pending | sets) & ~clears",
+        f"{TESTS}newest_answer.py"),
     # Both halves together.
     Mutant("control-packets-after-data", "gateware/transport/transport.py", "pick_data.eq(held | ~control.source.valid)",
         "pick_data.eq(held | sender.source.valid | ~control.source.valid)", ("tests/gateware/transport/test_transport.py",)),
