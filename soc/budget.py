@@ -46,7 +46,7 @@ def tables(config):
 OBJECTS = {
     "queue pair": ("tables.queue_pair", "send_state", "ack_state", "status", "bell.written", "acknowledger.guards", "deadline.state",
                    "acceptor.state"),
-    "queue pair, answers that are due": ("control.table",),
+    "queue pair, answers that are due": ("control.sacks", "control.acks", "control.marks"),
     "PSN of the window, sender":   ("scoreboard", "resend.pending", "sender.sent"),
     "PSN of the window, receiver": ("acceptor.bits",),
     "message in flight, sender":   ("segmenter.messages",),
@@ -55,7 +55,7 @@ OBJECTS = {
     "context":         ("tables.context",),
     "place of a context on a page": ("bell.halves",),
     "doorbell page":   ("tables.page", "bell.waiting", "credits.state"),
-    "peer":            ("tables.peer", "sender.cursors", "control.cursors"),
+    "peer":            ("tables.peer", "sender.cursors", "prober.cursors", "control.ways"),
     "entropy value":   ("tables.ev",),
     "memory region":   ("tables.region",),
     "signal":          ("tables.signal", "acceptor.counts"),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Round-robin arbitration of single-beat requests."""
+"""Arbitration of single-beat requests: in turn, or by rank."""
 
 from litex.gen import LiteXModule
 from litex.soc.interconnect.stream import Endpoint
@@ -42,3 +42,26 @@ class RoundRobinArbiter(LiteXModule):
                 locked.eq(1)
             )
         ]
+
+class PriorityArbiter(LiteXModule):
+    """`count` sinks of single-beat requests share one source, the first sink goes first.
+
+    A request that was offered and not taken goes before all others, so the source is stable. No latency. The valid
+    of each sink but the last must not come out of a block that looks at its ready (it would be a loop).
+    """
+    def __init__(self, layout, count):
+        self.sinks  = [Endpoint(layout) for _ in range(count)]
+        self.source = Endpoint(layout)
+
+        # # #
+
+        pick, chosen = Signal(max=max(2, count)), Signal(max=max(2, count))
+        held = Signal()                          # The chosen request has been offered.
+        statement = pick.eq(count - 1)
+        for i in reversed(range(count - 1)):
+            statement = If(self.sinks[i].valid, pick.eq(i)).Else(statement)
+        self.comb += [
+            If(held, pick.eq(chosen)).Else(statement),
+            Case(pick, {i: sink.connect(self.source) for i, sink in enumerate(self.sinks)}),
+        ]
+        self.sync += [chosen.eq(pick), held.eq(self.source.valid & ~self.source.ready)]

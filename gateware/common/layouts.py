@@ -63,7 +63,8 @@ def small_write_layout(config):
 def due_fields():
     """What the responder remembers of an answer: a snapshot, taken when its packet was accepted."""
     return [
-        ("qp",      16),  # Index of the queue pair.
+        ("qp",      16),  # Index of the queue pair,
+        ("generation",8), # and its life.
         ("sack",     1),  # A SACK is due.
         ("ack",      1),  # A Transport ACK or NAK is due.
         ("nack",     1),  # A NACK is due.

@@ -16,7 +16,7 @@ from litex.soc.interconnect import stream
 from migen import *
 
 from firmware.contract import CommandKind
-from gateware.common.arbiter import RoundRobinArbiter
+from gateware.common.arbiter import PriorityArbiter, RoundRobinArbiter
 from gateware.common.counters import Counters
 from gateware.common.headers import Opcode
 from gateware.common.layouts import command_layout, received_layout, send_layout
@@ -28,6 +28,7 @@ from gateware.transport.queue_pair import ack_state_layout, chunks, scoreboard_l
 from gateware.transport.requester.acknowledger import Acknowledger
 from gateware.transport.requester.deadline import Deadline
 from gateware.transport.requester.packet_sender import PacketSender
+from gateware.transport.requester.prober import Prober
 from gateware.transport.requester.resend import Resend
 from gateware.transport.requester.scheduler import Scheduler
 from gateware.transport.requester.segmenter import Segmenter
@@ -66,7 +67,7 @@ class ReceiveDispatcher(LiteXModule):
 
 class CommandDispatcher(LiteXModule):
     """Gives each command of the firmware to the block that executes it."""
-    def __init__(self, config, resend, control, deadline, acknowledger):
+    def __init__(self, config, resend, prober, deadline, acknowledger):
         self.sink     = sink = stream.Endpoint(command_layout())
         self.counters = Counters(self)
 
@@ -75,7 +76,7 @@ class CommandDispatcher(LiteXModule):
         counts = {kind: self.counters.add(f"command_{name.lower()}", f"{name} commands executed.")
                   for name, kind in vars(CommandKind).items() if not name.startswith("_")}
         qp = sink.qp[:config.qp_bits]
-        targets = {CommandKind.RESEND: resend.sink, CommandKind.PROBE: control.probe, CommandKind.TIMER: deadline.sink,
+        targets = {CommandKind.RESEND: resend.sink, CommandKind.PROBE: prober.sink, CommandKind.TIMER: deadline.sink,
                    CommandKind.GUARD: acknowledger.guard, CommandKind.ERROR: acknowledger.error}
         for kind, target in targets.items():
             self.comb += [
@@ -112,6 +113,7 @@ class Transport(LiteXModule):
         self.own_ip  = Signal(32)
         self.own_macs = [Signal(48) for _ in range(4)]
         self.udp_port = Signal(16)
+        self.planes_up = Signal(config.planes, reset=2**config.planes - 1) # Planes that may be sent on.
 
         # # #
 
@@ -136,6 +138,7 @@ class Transport(LiteXModule):
         self.sender    = sender    = PacketSender(config, tables, ack_state, status, scoreboard)
         self.acknowledger = acknowledger = Acknowledger(config, tables, send_state, ack_state, status, scoreboard, segmenter.messages)
         self.deadline  = deadline  = Deadline(config, tables, send_state, ack_state, status)
+        self.prober    = prober    = Prober(config, tables)
 
         # Responder.
         self.acceptor  = acceptor  = Acceptor(config, tables, status)
@@ -144,12 +147,13 @@ class Transport(LiteXModule):
         # Driver.
         self.credits   = credits   = CreditWriter(config, tables, clients=3)
         self.port      = TablePort(config, tables,
-            qp_inits    = [bell.init, segmenter.init, resend.init, deadline.init, acceptor.init, acknowledger.init],
+            qp_inits    = [bell.init, segmenter.init, resend.init, deadline.init, acceptor.init, control.init,
+                           acknowledger.init],
             page_inits  = [bell.init_page, credits.init_page],
             signal_init = acceptor.init_signal)
 
         # Recovery.
-        self.commands  = CommandDispatcher(config, resend, control, deadline, acknowledger)
+        self.commands  = CommandDispatcher(config, resend, prober, deadline, acknowledger)
         self.command   = self.commands.sink
         self.events    = [acknowledger.event, deadline.event, sender.event, acceptor.event]
 
@@ -195,31 +199,30 @@ class Transport(LiteXModule):
             dispatcher.responder.connect(acceptor.sink),
             acceptor.plane.eq(dispatcher.plane),
         ]
-        # Packets out: control before data.
-        self.send = send = stream.Endpoint(send_layout(config))
-        held, pick_data = Signal(), Signal()          # A data header was offered first: it stays.
+        answer_plane = Signal(2)                       # Of the answer at hand.
+        self.sync += If(dispatcher.requester.valid & dispatcher.requester.ready, answer_plane.eq(dispatcher.plane))
+        # Packets out: answers, then probes, then data.
+        self.out  = out = PriorityArbiter(send_layout(config), 3)
+        self.send = out.source
         self.comb += [
-            pick_data.eq(held | ~control.source.valid),
-            If(pick_data,
-                sender.source.connect(send)
-            ).Else(
-                control.source.connect(send)
-            ),
+            *[block.source.connect(sink) for block, sink in zip((control, prober, sender), out.sinks, strict=True)],
+            control.planes_up.eq(self.planes_up),
+            control.proved.valid.eq(acknowledger.proved.valid), control.proved.qp.eq(acknowledger.proved.qp),
+            control.proved.entropy.eq(acknowledger.proved.entropy), control.proved.plane.eq(answer_plane),
         ]
-        self.sync += held.eq(pick_data & sender.source.valid & ~send.ready)
 
         # Constants of the card, time.
-        for block in (sender, control):
+        for block in (sender, control, prober):
             self.comb += [block.own_ip.eq(self.own_ip), block.udp_port.eq(self.udp_port),
                           *[mine.eq(given) for mine, given in zip(block.own_macs, self.own_macs, strict=True)]]
-        for block in (sender, control, acknowledger, deadline, acceptor):
+        for block in (sender, prober, acknowledger, deadline, acceptor):
             self.comb += block.time.eq(self.time)
 
     def counters(self):
         """name -> (count, description) of all blocks."""
         items = {}
         for block in (self.bell, self.segmenter, self.resend, self.sender, self.acknowledger, self.deadline,
-                      self.acceptor, self.control, self.credits, self.commands):
+                      self.acceptor, self.control, self.prober, self.credits, self.commands):
             for name, item in block.counters.items.items():
                 assert name not in items, f"two counters are called {name}"
                 items[name] = item

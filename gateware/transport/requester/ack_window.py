@@ -67,6 +67,7 @@ class WindowStates:
             NextValue(window.piece, packet.base[6:]),
             If(packet.opcode == Opcode.SACK,
                 sacks.eq(1),
+                a.proved.valid.eq(1),
                 If(~w.sample[15], NextValue(w.rtt, w.sample)),
                 NextState("BITMAP-READ")
             ).Else(

@@ -49,6 +49,7 @@ class Acknowledger(LiteXModule):
     resent:   {qp, psn}: from the packet sender.
     guard:    {qp, time, packets}: command of the firmware.
     error:    {qp, reason}: command of the firmware: end the queue pair, flush its messages.
+    proved:   {valid, qp, entropy}: a packet that left with this entropy value has arrived, a SACK says.
     init:     start a queue pair's life.
     segmenter_busy, segmenter_qp: a flush waits until the segmenter has left the queue pair.
     sent:     reader of PacketSender.sent, connected by the owner of both.
@@ -63,6 +64,7 @@ class Acknowledger(LiteXModule):
         self.resent  = stream.Endpoint([("qp", config.qp_bits), ("psn", 24)])
         self.guard   = stream.Endpoint([("qp", config.qp_bits), ("time", 16), ("packets", 8)])
         self.error   = stream.Endpoint([("qp", config.qp_bits), ("reason", 8)])
+        self.proved  = Record([("valid", 1), ("qp", config.qp_bits), ("entropy", 16)])
         self.init    = init_endpoint()
         self.time    = Signal(32)
         self.segmenter_busy = Signal()
@@ -96,6 +98,8 @@ class Acknowledger(LiteXModule):
             self.credit.completed.eq(1),
             self.credit.qp.eq(qp),
             self.wake.qp.eq(qp),
+            self.proved.qp.eq(qp),
+            self.proved.entropy.eq(packet.entropy),
             events.sink.qp.eq(qp),
             events.sink.reason.eq(syndrome),
             events.sink.unacked.eq(unacked),

@@ -12,7 +12,7 @@ behind its payload, through the same write port.
 
 PSN relative to the expected one (MRC 1.0; window = MPR):
     inside, new          placed; SACK if a trigger fires; Transport ACK when messages complete
-    inside, marked       not placed; SACK
+    inside, marked       not placed; SACK and Transport ACK
     below, within 2^23   not placed; SACK and Transport ACK
     above the window     not placed; NACK PSN_OOR_WINDOW
     inside, new, but the payload did not come along   NACK NO_PKT_BUFFER, TRIMMED or TRIMMED_LASTHOP
@@ -125,7 +125,7 @@ class Acceptor(LiteXModule):
         cack    = sized(self, r.expected - 1, 24, "cack")
         rounded = sized(self, r.received + 255, 32, "received_rounded")
         self.comb += [
-            due.qp.eq(p.dest_qp[:16]),
+            due.qp.eq(p.dest_qp[:16]), due.generation.eq(p.dest_qp[16:]),
             due.sack.eq(sack), due.ack.eq(ack), due.nack.eq(nack),
             due.cack.eq(cack), due.base.eq(sacks.base), due.bitmap.eq(sacks.bits),
             due.psn.eq(Mux(is_probe, PETH.field(p.body, "probe_id"), p.psn)),
@@ -236,7 +236,8 @@ class Acceptor(LiteXModule):
                 NextValue(nack, 1)
             ).Elif(marked,
                 duplicate.eq(1),
-                NextValue(sack, 1)
+                NextValue(sack, 1),
+                NextValue(ack, 1)
             ).Elif(p.verdict != Verdict.GOOD,
                 no_buffer.eq(p.verdict == Verdict.NO_BUFFER),
                 trimmed.eq(p.verdict != Verdict.NO_BUFFER),

@@ -91,7 +91,7 @@ class Responder:
             jobs += discard
         elif p["psn"] in q.arrived:
             self.counters["receive_duplicate"] += 1
-            due.update(sack=1)
+            due.update(sack=1, ack=1)
             jobs += discard
         elif p["verdict"]:
             self.counters["receive_no_buffer" if p["verdict"] == Verdict.NO_BUFFER else "receive_trimmed"] += 1
@@ -131,8 +131,8 @@ class Responder:
                     due["ack"] = 1
                 q.expected = (q.expected + 1) & MASK24
         if due["sack"] or due["ack"] or due["nack"]:
-            due.update(qp=index, cack=(q.expected - 1) & MASK24, psn=p["psn"], probe=0, rtx=p["rtx"], ce=p["ce"],
-                entropy=p["entropy"], plane=p["plane"], timestamp=p["timestamp"], msn=q.msn, ooo=q.ooo & 0xffff,
+            due.update(qp=index, generation=p["dest_qp"] >> 16, cack=(q.expected - 1) & MASK24, psn=p["psn"], probe=0,
+                rtx=p["rtx"], ce=p["ce"], entropy=p["entropy"], plane=p["plane"], timestamp=p["timestamp"], msn=q.msn, ooo=q.ooo & 0xffff,
                 rcvd=-(-q.received//256) & MASK24)
             if p["opcode"] == Opcode.PROBE:
                 due.update(psn=p["probe_id"], probe=1)
