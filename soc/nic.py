@@ -26,7 +26,7 @@ DOORBELL_QUEUE = 64   # Tokens between the link and the doorbell.
 # NIC ----------------------------------------------------------------------------------------------
 
 class NIC(LiteXModule):
-    """One card on `phy` (LitePCIe) and `planes` (PlanePort-like modules with sink and source).
+    """One card on `phy` (LitePCIe) and `planes` (PlanePort-like modules with sink, source and link_up).
 
     bus:       Wishbone master for the SoC's registers and firmware memory, word addresses in BAR0.
     recovery:  the recovery port; its `bus` belongs on the soft core's bus.
@@ -39,6 +39,9 @@ class NIC(LiteXModule):
         for i, register in enumerate(self._own_macs):
             setattr(self, f"_own_mac{i}", register)
         self._udp_port = CSRStorage(16, name="udp_port", reset=4791, description="UDP destination port of RoCEv2 packets.")
+        self._planes_enable = CSRStorage(config.planes, name="planes_enable", reset=2**config.planes - 1,
+            description="Planes that the card may send on; the driver takes one away here.")
+        self._planes_up     = CSRStatus(config.planes, name="planes_up", description="Planes enabled whose link has no fault.")
         self._tables_row = CSRStorage(ROW_BITS, name="tables_row", description="A table's row, columns packed from bit 0.")
         self._tables_command = CSRStorage(name="tables_command", description="Writing it stores the row.", fields=[
             CSRField("table",  size=4,             description="Number of the table."),
@@ -100,6 +103,8 @@ class NIC(LiteXModule):
                 "default": builder.source.ready.eq(1)}),   # An entropy value of a plane that is not there.
             transport.own_ip.eq(self._own_ip.storage),
             transport.udp_port.eq(self._udp_port.storage),
+            transport.planes_up.eq(self._planes_enable.storage & Cat(*[plane.link_up for plane in planes])),
+            self._planes_up.status.eq(transport.planes_up),
             *[transport.own_macs[i].eq(register.storage) for i, register in enumerate(self._own_macs)],
         ]
 

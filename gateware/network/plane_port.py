@@ -17,9 +17,11 @@ from liteeth.phy.xgmii import LiteEthPHYXGMII
 from litex.gen import LiteXModule
 from litex.soc.interconnect import stream
 from migen import *
+from migen.genlib.cdc import MultiReg
 from migen.genlib.resetsync import AsyncResetSynchronizer
 
 from gateware.network.fcs import FcsChecker, FcsInserter, PaddingInserter
+from gateware.network.link_state import LinkState
 
 class PlanePort(LiteXModule):
     """XGMII port of one plane.
@@ -27,6 +29,7 @@ class PlanePort(LiteXModule):
     sink:   frames to send, without padding and FCS; must come without a bubble (the transmitter has no
             underrun guard).
     source: received frames without FCS; `error` with `last` marks a bad FCS. Must always be taken.
+    link_up: 0 while the far side or the PHY signals a fault.
     model:  the XGMII clocks are sys (simulation); else they come from `clock_pads`.
     """
     def __init__(self, pads, clock_pads, config, model=True):
@@ -37,6 +40,7 @@ class PlanePort(LiteXModule):
         description = eth_phy_description(64)
         self.sink   = stream.Endpoint(description)
         self.source = stream.Endpoint(description)
+        self.link_up = Signal(reset=1)
 
         # # #
 
@@ -61,3 +65,8 @@ class PlanePort(LiteXModule):
         self.rx_fcs      = ClockDomainsRenamer("eth_rx")(FcsChecker(64))
         self.rx_cdc      = stream.ClockDomainCrossing(description, cd_from="eth_rx", cd_to="sys", depth=32)
         self.rx_pipeline = stream.Pipeline(phy, self.rx_preamble, self.rx_fcs, self.rx_cdc, self.source)
+
+        # Link.
+        self.link = link = ClockDomainsRenamer("eth_rx")(LinkState())
+        self.comb += [link.data.eq(pads.rx_data), link.ctl.eq(pads.rx_ctl)]
+        self.specials += MultiReg(link.up, self.link_up, reset=1)

@@ -28,14 +28,14 @@ class SimulationError(RuntimeError):
 class Cluster:
     """N cards, their hosts and the fabric.
 
-    Times are in ns, `loss`, `duplicate`, `corrupt` and `trim` are probabilities per frame. Hosts answer reads
+    Times are in ns, `loss`, `duplicate`, `corrupt`, `trim` and `mark` are probabilities per frame. Hosts answer reads
     after `read_latency` plus up to `read_jitter`, in completions that end at multiples of
     `completion_bytes` (64, 128, 256), in order of the tags unless `reorder`; `stall` is the probability
     per cycle that the link stands still. `policy` is a file for the recovery firmware. `say` is called
     with lines of progress, `console` with (node, text) of what firmware prints.
     """
-    def __init__(self, nodes=2, config=None, planes=1, paths=1, loss=0.0, duplicate=0.0, corrupt=0.0, trim=0.0, delay=500, jitter=0, seed=1,
-            policy=None, memory=64 << 20, memory_base=0xa0_0000_0000, bar0=0xd000_0000, read_latency=500, read_jitter=0,
+    def __init__(self, nodes=2, config=None, planes=1, paths=1, loss=0.0, duplicate=0.0, corrupt=0.0, trim=0.0, mark=0.0, delay=500,
+            jitter=0, seed=1, policy=None, memory=64 << 20, memory_base=0xa0_0000_0000, bar0=0xd000_0000, read_latency=500, read_jitter=0,
             completion_bytes=256, reorder=False, stall=0.0, capture=None, trace=None, console=None, firmware=True, card=CARD,
             say=lambda text: None):
         self.config = config = preset("sim", planes=planes) if config is None else config
@@ -47,7 +47,7 @@ class Cluster:
         host = HostOptions(memory_base, memory, bar0, self.cycles(read_latency), self.cycles(read_jitter), completion_bytes,
             config.max_payload, config.max_request, int(reorder), stall)
         self.sim = Library(self.model.library, SimOptions(nodes, paths, seed, self.cycles(delay), self.cycles(jitter), loss, duplicate,
-            corrupt, trim, T.BAR0_DOORBELL, int(capture is not None), host), self.model.gateware)
+            corrupt, trim, mark, T.BAR0_DOORBELL, int(capture is not None), host), self.model.gateware)
         self.planes, self.paths, self.delay, self.jitter = self.model.planes, paths, delay, jitter
         self.fabric  = Fabric(self)
         self.nodes   = [Node(self, i) for i in range(nodes)]

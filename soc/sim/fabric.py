@@ -10,6 +10,8 @@ import numpy as np
 from soc.sim.library import Fate, Kind
 
 ANY = 255
+DIRECTIONS = {"from": 1, "to": 2, "both": 3}
+LOCAL_FAULT, REMOTE_FAULT = 4, 8
 
 def _before(keys, marks):
     """For each element: is a mark set at an earlier element with the same key?"""
@@ -36,13 +38,20 @@ class Fabric:
             for k in range(self.paths) if path is None else (path,):
                 self._sim.path_loss(p, k, probability)
 
-    def set_rates(self, duplicate=0.0, corrupt=0.0, trim=0.0):
-        self._sim.rates(duplicate, corrupt, trim)
+    def set_rates(self, duplicate=0.0, corrupt=0.0, trim=0.0, mark=0.0):
+        self._sim.rates(duplicate, corrupt, trim, mark)
 
-    def plane_down(self, plane, node=None, down=True):
-        """Takes a plane down (or up again) at one node or at all: every frame from and to it is lost."""
+    def plane_down(self, plane, node=None, down=True, direction="both", told=False):
+        """Takes a plane down (or up again) at one node or at all: every frame "from" it, "to" it, or both, is lost.
+        `told`: its card gets link faults instead of frames (remote ones if "from", and nothing passes either
+        way); else it has to find out."""
+        if direction not in DIRECTIONS:
+            raise ValueError(f"direction is '{direction}', but it is {', '.join(DIRECTIONS)}.")
+        mask = DIRECTIONS[direction]
+        if told:
+            mask = DIRECTIONS["both"] | (REMOTE_FAULT if direction == "from" else LOCAL_FAULT)
         for n in self._cluster.nodes if node is None else (node,):
-            self._sim.plane_down(n.index, plane, int(down))
+            self._sim.plane_down(n.index, plane, mask if down else 0)
 
     def drop(self, node=None, opcode=ANY, skip=0, count=1):
         """Loses `count` frames of this opcode that `node` sends, after `skip` of them."""
@@ -79,6 +88,7 @@ class Fabric:
                 "lost":       n(data & lost),
                 "corrupted":  n(data & corrupted),
                 "trimmed":    n(data & trimmed),
+                "marked":     n(data & ((r["fate"] & Fate.MARKED) != 0)),
                 "duplicated": n(data & ((r["fate"] & Fate.DUPLICATED) != 0)),
                 "reordered":  self._reordered(d[~trimmed[data]]),
                 "resent":     n(resent),

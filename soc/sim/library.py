@@ -17,7 +17,7 @@ class Kind:
     DATA, CONTROL, OTHER = range(3)
 
 class Fate:
-    LOST, CORRUPTED, DUPLICATED, UNKNOWN, DOWN, FCS_REPAIRED, TRIMMED = (1 << i for i in range(7))
+    LOST, CORRUPTED, DUPLICATED, UNKNOWN, DOWN, FCS_REPAIRED, TRIMMED, MARKED = (1 << i for i in range(8))
 
 class HostOptions(C.Structure):
     _fields_ = [("memory_base", C.c_uint64), ("memory_size", C.c_uint64), ("bar0", C.c_uint64), ("read_latency", C.c_uint32),
@@ -26,8 +26,8 @@ class HostOptions(C.Structure):
 
 class SimOptions(C.Structure):
     _fields_ = [("nodes", C.c_uint32), ("paths", C.c_uint32), ("seed", C.c_uint64), ("delay", C.c_uint64), ("jitter", C.c_uint64),
-        ("loss", C.c_double), ("duplicate", C.c_double), ("corrupt", C.c_double), ("trim", C.c_double), ("doorbell", C.c_uint32),
-        ("capturing", C.c_uint32), ("host", HostOptions)]
+        ("loss", C.c_double), ("duplicate", C.c_double), ("corrupt", C.c_double), ("trim", C.c_double), ("mark", C.c_double),
+        ("doorbell", C.c_uint32), ("capturing", C.c_uint32), ("host", HostOptions)]
 
 P, U32, U64, INT, DBL, STR, BYTES = C.c_void_p, C.c_uint32, C.c_uint64, C.c_int, C.c_double, C.c_char_p, C.POINTER(C.c_uint8)
 
@@ -39,7 +39,8 @@ _CALLS = {  # name: (result, arguments after the simulation)
     "post_interval": (None, INT, U32), "withdraw": (None, INT, U32), "posted": (U32, INT, U32), "post_cycles": (None, INT, U32, P, U32),
     "watch": (U32, INT, U64), "target": (None, U32, U64), "flag": (U64, U32),
     "expect": (INT, U32, U64, U64, INT, U64, U64, U64),
-    "mac": (None, U32, U64, U32), "path_loss": (None, U32, U32, DBL), "rates": (None, DBL, DBL, DBL), "plane_down": (None, U32, U32, INT),
+    "mac": (None, U32, U64, U32), "path_loss": (None, U32, U32, DBL), "rates": (None, DBL, DBL, DBL, DBL),
+    "plane_down": (None, U32, U32, INT),
     "drop": (None, U32, U32, U32, U32), "fail_reads": (None, INT, U64, U64, INT), "inject": (None, U32, U32, STR, U32, U32),
     "count": (U64, INT), "sentence": (INT, INT, U32, P, U32), "traffic": (None, INT, P),
     "records": (U64, P), "flag_events": (U64, P), "captures": (U64, P, P), "captures_clear": (None,),

@@ -7,7 +7,7 @@
 struct SimOptions {
     uint32_t nodes, paths;
     uint64_t seed, delay, jitter;
-    double   loss, duplicate, corrupt, trim;
+    double   loss, duplicate, corrupt, trim, mark;
     uint32_t doorbell, capturing;
     HostOptions host;
 };
@@ -41,7 +41,7 @@ Sim* sim_new(const SimOptions* o, const char* folder) {
     if (!getcwd(here, sizeof here) || chdir(folder)) return nullptr;
     Sim* s = new Sim;
     Random seeds{o->seed};
-    s->fabric.open({CARD_PLANES, o->paths, o->delay, o->jitter, o->loss, o->duplicate, o->corrupt, o->trim}, o->nodes, seeds.next(), &s->complaints);
+    s->fabric.open({CARD_PLANES, o->paths, o->delay, o->jitter, o->loss, o->duplicate, o->corrupt, o->trim, o->mark}, o->nodes, seeds.next(), &s->complaints);
     s->fabric.capturing = o->capturing;
     s->flags.complaints = &s->complaints;
     s->flags.low.assign(o->nodes, ~0ull);
@@ -161,8 +161,9 @@ int sim_expect(Sim* s, uint32_t watch, uint64_t value, uint64_t message, int fro
 
 void sim_mac(Sim* s, uint32_t plane, uint64_t mac, uint32_t node) { s->fabric.macs[plane][mac] = node; }
 void sim_path_loss(Sim* s, uint32_t plane, uint32_t path, double p) { s->fabric.loss[plane*s->fabric.options.paths + path].set(p); }
-void sim_rates(Sim* s, double duplicate, double corrupt, double trim) {
+void sim_rates(Sim* s, double duplicate, double corrupt, double trim, double mark) {
     s->fabric.duplicate.set(duplicate); s->fabric.corrupt.set(corrupt); s->fabric.trim.set(trim);
+    s->fabric.mark.set(mark);
 }
 void sim_plane_down(Sim* s, uint32_t node, uint32_t plane, int down) { s->fabric.down[node*CARD_PLANES + plane] = down; }
 void sim_drop(Sim* s, uint32_t node, uint32_t opcode, uint32_t skip, uint32_t count) { s->fabric.drops.push_back({node, opcode, skip, count}); }

@@ -9,13 +9,14 @@
 struct FabricOptions {
     uint32_t planes, paths;
     uint64_t delay, jitter;               // Cycles.
-    double   loss, duplicate, corrupt, trim; // Probabilities per frame.
+    double   loss, duplicate, corrupt, trim, mark; // Probabilities per frame.
 };
 
 enum : uint8_t { KIND_DATA, KIND_CONTROL, KIND_OTHER };
 enum : uint8_t { FATE_LOST = 1, FATE_CORRUPTED = 2, FATE_DUPLICATED = 4, FATE_UNKNOWN = 8, FATE_DOWN = 16, FATE_FCS_REPAIRED = 32,
-    FATE_TRIMMED = 64 };
+    FATE_TRIMMED = 64, FATE_MARKED = 128 };
 enum : uint8_t { DSCP_TRIMMABLE = 4, DSCP_TRIMMED = 12, DSCP_TRIMMED_LASTHOP = 16 };  // As in gateware/common/headers.py.
+enum : uint8_t { DOWN_FROM = 1, DOWN_TO = 2, DOWN_LOCAL = 4, DOWN_REMOTE = 8 };       // A plane at a card: direction; fault that it is told.
 static const uint32_t TRIMMED_LENGTH = 14 + 64 + 4;                                   // FCS included.
 
 // One line per frame that a card sent; mirrored as a numpy type in soc/sim/fabric.py.
@@ -38,13 +39,13 @@ struct Capture { uint64_t cycle; uint32_t port, length; size_t offset; };   // p
 struct Fabric {
     FabricOptions options{};
     Complaints*   complaints = nullptr;
-    Random        random, trims;                                   // Of their own: a seed means the same without trimming.
+    Random        random, trims, marks;                            // Of their own: a seed means the same without trims and marks.
     uint32_t      nodes = 0;
     std::vector<Record> records;
     std::vector<std::unordered_map<uint64_t, uint32_t>> macs;      // Per plane: MAC to node.
     std::vector<Chance>   loss;                                    // Per plane and path.
-    Chance                duplicate, corrupt, trim;
-    std::vector<uint8_t>  down;                                    // Per node and plane.
+    Chance                duplicate, corrupt, trim, mark;
+    std::vector<uint8_t>  down;                                    // Per node and plane: DOWN_*.
     std::vector<uint64_t> path_free;                               // Per destination, plane and path: byte times.
     std::vector<DropRule> drops;
     std::vector<Receiver> from_card;
@@ -56,12 +57,12 @@ struct Fabric {
     std::vector<uint8_t>  captured;
 
     void open(const FabricOptions& o, uint32_t n, uint64_t seed, Complaints* c) {
-        options = o; nodes = n; complaints = c; random.state = seed; trims.state = ~seed;
+        options = o; nodes = n; complaints = c; random.state = seed; trims.state = ~seed; marks.state = seed ^ 0x6d61726b;
         macs.resize(o.planes); loss.resize(o.planes*o.paths); down.assign(n*o.planes, 0);
         path_free.assign(n*o.planes*o.paths, 0);
         from_card.resize(n*o.planes); to_card.resize(n*o.planes);
         for (auto& l : loss) l.set(o.loss);
-        duplicate.set(o.duplicate); corrupt.set(o.corrupt); trim.set(o.trim);
+        duplicate.set(o.duplicate); corrupt.set(o.corrupt); trim.set(o.trim); mark.set(o.mark);
         records.reserve(1 << 16);
     }
     static uint32_t mix(uint32_t port) { return (port*0x9e3779b1u) >> 16; }
@@ -79,6 +80,11 @@ struct Fabric {
     }
     void word_in(uint32_t node, uint32_t plane, uint64_t& data, uint8_t& control, uint64_t now) {
         Sender& s = to_card[node*options.planes + plane];
+        uint8_t state = down[node*options.planes + plane];
+        if ((state & (DOWN_LOCAL | DOWN_REMOTE)) && !s.frame) {
+            data = XGMII_SEQUENCE*(state & DOWN_LOCAL ? XGMII_LOCAL_FAULT : XGMII_REMOTE_FAULT) + XGMII_SEQUENCE_START; control = 0x11;
+            return;
+        }
         if (Frame* f = s.word(data, control, now)) {
             if (f->record != Frame::NONE) {
                 Record& r = records[f->record];
@@ -108,13 +114,14 @@ struct Fabric {
         r.destination = found == macs[plane].end() ? 255 : found->second;
         // The same draws for every frame, whatever happens to it.
         uint64_t lose = random.next(), damage = random.next(), twice = random.next(), late = random.next(), later = random.next();
-        uint64_t cut = trims.next();
+        uint64_t cut = trims.next(), congested = marks.next();
         if (found == macs[plane].end()) { r.fate |= FATE_UNKNOWN; unknown++; pool.give(f); return; }
         uint32_t to = found->second;
-        if (down[node*options.planes + plane] || down[to*options.planes + plane]) r.fate |= FATE_DOWN | FATE_LOST;
+        if ((down[node*options.planes + plane] & DOWN_FROM) || (down[to*options.planes + plane] & DOWN_TO)) r.fate |= FATE_DOWN | FATE_LOST;
         if (loss[plane*options.paths + r.path].draw(lose) || dropped(r)) r.fate |= FATE_LOST;
         if (r.fate & FATE_LOST) { pool.give(f); return; }
         uint64_t& free = path_free[(to*options.planes + plane)*options.paths + r.path];
+        if (mark.draw(congested) && congestion_mark(*f)) r.fate |= FATE_MARKED;
         if (trim.draw(cut) && cut_short(*f, r, cut & 1)) { r.fate |= FATE_TRIMMED; }
         else if (corrupt.draw(damage)) { r.fate |= FATE_CORRUPTED | (spoil(*f, r) ? FATE_FCS_REPAIRED : 0); }
         else if (duplicate.draw(twice)) {
@@ -164,14 +171,31 @@ struct Fabric {
         uint8_t* ip = f.data() + 14;
         if (r.kind != KIND_DATA || ip[1] >> 2 != DSCP_TRIMMABLE || f.length <= TRIMMED_LENGTH) return false;
         ip[1] = (last_hop ? DSCP_TRIMMED_LASTHOP : DSCP_TRIMMED) << 2 | (ip[1] & 3);
+        checksum(ip);
+        f.length = TRIMMED_LENGTH;
+        f.repair_fcs();
+        return true;
+    }
+    // Mark a frame of a transport that understands it: ECN becomes CE, IP checksum and FCS are new.
+    bool congestion_mark(Frame& f) {
+        uint8_t* ip = f.data() + 14;
+        if (ip[0] == 0x45) {
+            if ((ip[1] & 3) == 0) return false;
+            ip[1] |= 3;
+            checksum(ip);
+        } else if (ip[0] >> 4 == 6) {
+            if ((ip[1] & 0x30) == 0) return false;
+            ip[1] |= 0x30;
+        } else return false;
+        f.repair_fcs();
+        return true;
+    }
+    static void checksum(uint8_t* ip) {
         ip[10] = ip[11] = 0;
         uint32_t sum = 0;
         for (int i = 0; i < 20; i += 2) sum += ip[i] << 8 | ip[i + 1];
         while (sum >> 16) sum = (sum & 0xffff) + (sum >> 16);
         ip[10] = ~sum >> 8; ip[11] = ~sum;
-        f.length = TRIMMED_LENGTH;
-        f.repair_fcs();
-        return true;
     }
     // Flip 1 to 3 bits after the MAC header; in half of the cases repair the FCS, so that the ICRC has to
     // find it (then not in a byte that the ICRC leaves out). True if repaired.

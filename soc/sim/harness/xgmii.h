@@ -8,6 +8,9 @@
 
 static const uint64_t XGMII_IDLE_WORD = 0x0707070707070707ull;
 enum : uint8_t { XGMII_IDLE = 0x07, XGMII_START = 0xfb, XGMII_END = 0xfd };
+// Link faults: in both columns of a word the sequence character and, three lanes above it, which fault.
+static const uint64_t XGMII_SEQUENCE_START = 0x0000009c0000009cull, XGMII_SEQUENCE = 0x0100000001000000ull;
+enum : uint8_t { XGMII_LOCAL_FAULT = 1, XGMII_REMOTE_FAULT = 2 };
 static const uint32_t FRAME_MAX = 9216;
 
 // A frame with its preamble in front: wire[0] is the start character.
