@@ -17,6 +17,7 @@ from gateware.config import ConfigError, preset
 
 MEMORY = 64 << 20
 MTUS   = (256, 512, 1024, 2048, 4096)
+SOAK_OPTIONS = ("soak", "packets", "seed", "policy")
 
 class Refused(Exception):
     """Option values that cannot be; the text is for the user."""
@@ -53,9 +54,12 @@ def parser():
     g.add_argument("--duplicate", metavar="P", type=float, default=0.0, help="frame arrives twice")
     g.add_argument("--corrupt", metavar="P", type=float, default=0.0, help="bits flip; half of the time with a repaired FCS")
     g.add_argument("--trim", metavar="P", type=float, default=0.0, help="a switch cuts off a data frame's payload")
+    g.add_argument("--mark", metavar="P", type=float, default=0.0, help="a switch marks a data frame as having met congestion")
     g = p.add_argument_group("how")
     g.add_argument("--seed", metavar="S", type=int, default=1, help="everything random follows from it")
     g.add_argument("--policy", metavar="FILE", help="recovery policy to load at start-up (default: mrc)")
+    g.add_argument("--soak", action="store_true", help="instead: many packets of all kinds through a bad network, checked in rounds")
+    g.add_argument("--packets", metavar="N", type=int, default=1_000_000, help="data packets of the soak; a second call goes on")
     g = p.add_argument_group("what is written")
     g.add_argument("--counters", action="store_true", help="show the counters of every card that are not zero")
     g.add_argument("--json", metavar="PATH", help="the report as JSON")
@@ -69,13 +73,18 @@ def check(o):
     def refuse(condition, sentence):
         if condition:
             raise Refused(sentence)
-    for name in ("loss", "duplicate", "corrupt", "trim"):
+    if o.soak:
+        given = [name for name in vars(o) if name not in SOAK_OPTIONS and getattr(o, name) != parser().get_default(name)]
+        refuse(given, "--soak has a mix of its own: it takes --packets, --seed and --policy, not "
+                      f"--{''.join(given[:1]).replace('_', '-')}.")
+    for name in ("loss", "duplicate", "corrupt", "trim", "mark"):
         refuse(not 0 <= getattr(o, name) <= 1, f"--{name} is {getattr(o, name)}, but a probability is between 0 and 1.")
     for name, high in (("delay", 1e6), ("jitter", 1e6)):
         refuse(not 0 <= getattr(o, name) <= high, f"--{name} is {getattr(o, name)} ns, but it must be between 0 and {high:.0f}.")
     config = preset("sim")
     for name, low, high in (("planes", 1, 4), ("paths", 1, 64), ("queue_pairs", 1, config.queue_pairs), ("nodes", 2, config.peers),
-                            ("message", 1, (1 << 24) - 1), ("size", 0, MEMORY), ("seed", 0, (1 << 64) - 1)):
+                            ("message", 1, (1 << 24) - 1), ("size", 0, MEMORY), ("packets", 1, 10**9),
+                            ("seed", 0, (1 << 64) - 1)):
         value = getattr(o, name)
         refuse(not low <= value <= high, f"--{name.replace('_', '-')} is {value}, but it must be between {low} and {high}.")
     refuse(o.mtu not in MTUS, f"--mtu is {o.mtu}, but a path MTU is {', '.join(str(m) for m in MTUS[:-1])} or {MTUS[-1]} bytes.")
@@ -148,8 +157,8 @@ def run(o):
     printer = Printer() if o.console else None
     begin   = time.monotonic()
     cluster = Cluster(nodes=o.nodes, config=preset("sim", planes=o.planes), paths=o.paths, loss=o.loss, duplicate=o.duplicate,
-        corrupt=o.corrupt, trim=o.trim, delay=o.delay, jitter=o.jitter, seed=o.seed, policy=o.policy, memory=MEMORY, capture=capture,
-        trace=o.trace, console=printer, say=say)
+        corrupt=o.corrupt, trim=o.trim, mark=o.mark, delay=o.delay, jitter=o.jitter, seed=o.seed, policy=o.policy, memory=MEMORY,
+        capture=capture, trace=o.trace, console=printer, say=say)
     begin_cycles, begin_run = cluster.cycle, time.monotonic()
     stopped = None
     try:
@@ -177,11 +186,20 @@ def run(o):
         say(problem)
     return 0 if result["ok"] else 1
 
+def run_soak(o):
+    """Runs the soak; returns the exit status."""
+    from soc.sim.soak import Mix, soak, text
+    rounds, problems = soak(o.packets, o.seed, Mix(policy=o.policy or "mrc"), say=say)
+    print("\n".join(text(rounds)))
+    for problem in problems:
+        say(problem)
+    return 1 if problems else 0
+
 def main(arguments=None):
     try:
         options = parser().parse_args(arguments)
         check(options)
-        return run(options)
+        return run_soak(options) if options.soak else run(options)
     except (Refused, ConfigError) as e:
         say(f"simulate: {e}")
         return 2

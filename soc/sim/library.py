@@ -41,7 +41,8 @@ _CALLS = {  # name: (result, arguments after the simulation)
     "expect": (INT, U32, U64, U64, INT, U64, U64, U64),
     "mac": (None, U32, U64, U32), "path_loss": (None, U32, U32, DBL), "rates": (None, DBL, DBL, DBL, DBL),
     "plane_down": (None, U32, U32, INT),
-    "drop": (None, U32, U32, U32, U32), "fail_reads": (None, INT, U64, U64, INT), "inject": (None, U32, U32, STR, U32, U32),
+    "drop": (None, U32, U32, U32, U32), "stall": (None, INT, DBL),
+    "fail_reads": (None, INT, U64, U64, INT), "inject": (None, U32, U32, STR, U32, U32),
     "count": (U64, INT), "sentence": (INT, INT, U32, P, U32), "traffic": (None, INT, P),
     "records": (U64, P), "flag_events": (U64, P), "captures": (U64, P, P), "captures_clear": (None,),
 }

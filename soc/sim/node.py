@@ -52,6 +52,10 @@ class Node(Driver):
         """Puts bytes into memory."""
         self.view(address, len(data))[:] = memoryview(data)
 
+    def stall(self, share):
+        """The host's link takes and gives nothing in this share of the cycles, from now on; 1 is a host that hangs."""
+        self.sim.stall(self.index, share)
+
     # The soft core --------------------------------------------------------------------------------
 
     HOLD_CORE = 2 # In `ctrl_reset`: the core alone.

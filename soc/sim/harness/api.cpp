@@ -167,6 +167,7 @@ void sim_rates(Sim* s, double duplicate, double corrupt, double trim, double mar
 }
 void sim_plane_down(Sim* s, uint32_t node, uint32_t plane, int down) { s->fabric.down[node*CARD_PLANES + plane] = down; }
 void sim_drop(Sim* s, uint32_t node, uint32_t opcode, uint32_t skip, uint32_t count) { s->fabric.drops.push_back({node, opcode, skip, count}); }
+void sim_stall(Sim* s, int n, double p) { s->host(n).stall.set(p); }
 void sim_fail_reads(Sim* s, int n, uint64_t low, uint64_t high, int status) {
     Host& h = s->host(n);
     h.fail_low = low; h.fail_high = high; h.fail_status = status;

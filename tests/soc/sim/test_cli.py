@@ -13,6 +13,9 @@ from soc.sim.transfer import pattern
     (["--loss", "1.5"], "--loss is 1.5, but a probability is between 0 and 1."),
     (["--corrupt", "-0.1"], "--corrupt is -0.1"),
     (["--trim", "2"], "--trim is 2.0"),
+    (["--mark", "-1"], "--mark is -1.0"),
+    (["--soak", "--loss", "0.1"], "--soak has a mix of its own: it takes --packets, --seed and --policy, not --loss."),
+    (["--soak", "--packets", "0"], "--packets is 0"),
     (["--loss", "nan"], "--loss is nan"),
     (["--jitter", "nan"], "--jitter is nan"),
     (["--planes", "5"], "--planes is 5, but it must be between 1 and 4."),
@@ -41,9 +44,9 @@ def test_help_names_every_option_with_its_default(capsys):
         cli.main(["--help"])
     text = " ".join(capsys.readouterr().out.split())
     assert stop.value.code == 0
-    for name in ("file", "out", "size", "planes", "paths", "loss", "duplicate", "corrupt", "trim", "delay", "jitter", "mtu", "message",
-                 "queue-pairs", "nodes", "pattern", "seed", "policy", "json", "pcap", "trace", "console",
-                 "counters"):
+    for name in ("file", "out", "size", "planes", "paths", "loss", "duplicate", "corrupt", "trim", "mark", "delay", "jitter", "mtu",
+                 "message", "queue-pairs", "nodes", "pattern", "seed", "policy", "json", "pcap", "trace", "console",
+                 "counters", "soak", "packets"):
         assert re.search(rf"--{name}\b", text), name
     assert "(default: 1048576)" in text and "None" not in text
 
