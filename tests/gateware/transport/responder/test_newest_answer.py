@@ -3,25 +3,25 @@
 
 import pytest
 
-from tests.drivers.stream import StreamSink, StreamSource
-from tests.engines import simulate
-from tests.gateware.transport.responder.test_control_sender import DUT, KINDS, Setup, rest
+from gateware.common.headers import Opcode
+from tests.gateware.transport.responder.test_control_sender import Run, bench
 
-@pytest.mark.parametrize("kind", ["sack", "ack", "nack"])
+KINDS = {"sack": Opcode.SACK, "ack": Opcode.ACKNOWLEDGE, "nack": Opcode.NACK}
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_second_of_two_answers_leaves_at_any_distance(kind):
-    setup, wanted = Setup(40), []
-    sink = StreamSink(DUT.control.source, stall=0)
-    def main():
-        yield from setup.write(DUT)
+    run, wanted = Run(bench(), 40, stall=0), []
+    def script():
         for distance in range(16):
-            flags = dict.fromkeys(("sack", "ack", "nack"), 0) | {kind: 1}
-            pair  = [setup.due(1, **flags) for _ in range(2)]
+            flags = dict.fromkeys(KINDS, 0) | {kind: 1}
+            pair  = [run.due(1, **flags) for _ in range(2)]
             for d in pair:
-                yield from StreamSource(DUT.control.due, [d], idle=0).run()
-                yield from rest(distance)
-            yield from rest(60)
-            wanted.append((setup.packet(kind, 1, pair[1]), len(sink.beats)))
-    simulate(DUT, [main(), sink.run()], limit=20000)
-    assert {KINDS[b["opcode"]] for b in sink.beats} == {kind}
-    for distance, (packet, count) in enumerate(wanted):
-        assert count and sink.beats[count - 1] == packet, f"the second answer, {distance} cycles after the first, never left"
+                yield from run.give([d], idle=0)
+                for _ in range(distance):
+                    yield
+            yield from run.quiet(60)
+            wanted.append((pair[1]["psn" if kind == "nack" else "cack"], len(run.sink.beats)))
+    beats = run.check(script())
+    assert {b["opcode"] for b in beats} == {KINDS[kind]}
+    for distance, (psn, count) in enumerate(wanted):
+        assert count and beats[count - 1]["psn"] == psn, f"the second answer, {distance} cycles after the first, never left"
