@@ -70,7 +70,7 @@ def execute(mutants, jobs, again):
     work     = [(m, m if m.file else None, m.key(texts)) for m in (*mutants, *controls)]
     results = {}
     console = Console(stderr=True)
-    progress = Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+    progress = Progress(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), refresh_per_second=2,
         console=console, disable=not console.is_terminal)
     with contextlib.ExitStack() as stack, progress:
         task   = progress.add_task("mutants", total=len(work))

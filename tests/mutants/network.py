@@ -33,6 +33,6 @@ NETWORK = (
         "sink.ready.eq(self.source.ready)", ("tests/gateware/common/test_arbiter.py",)),
     Mutant("table-read-sees-the-write", "gateware/common/table_ram.py", "read   = memory.get_port(mode=READ_FIRST)",
         "read   = memory.get_port(mode=WRITE_FIRST)", ("tests/gateware/common/test_table_ram.py",)),
-    Mutant("mask-of-a-whole-row-is-empty", "gateware/common/arithmetic.py", "width) << count", "width) << (count & 63)",
+    Mutant("mask-forgets-a-bit-of-its-count", "gateware/common/arithmetic.py", "width) << count", "width) << (count & 7)",
         ("tests/gateware/common/test_arithmetic.py",)),
 )

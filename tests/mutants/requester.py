@@ -20,6 +20,7 @@ REQUESTER = (
     mutant("rqmsn-counts-plain-writes", "segmenter", "state.row.rqmsn + ring.row.signal", "state.row.rqmsn + 1"),
     mutant("flushed-token-never-completes", "segmenter", "self.credit.completed.eq(failed)", "self.credit.completed.eq(0)"),
     mutant("message-pool-overwritten", "segmenter", '< config.messages, 1, "message_room"', '<= config.messages, 1, "message_room"'),
+    mutant("ring-compared-without-wrap", "segmenter", "written.row.position != state.row.ring", "written.row.position > state.row.ring"),
     mutant("last-packet-as-long-as-the-others", "wqe", "Mux(remaining[:24] > mtu, mtu, remaining[:13])", "mtu"),
     mutant("wake-lost-while-taken", "scheduler", "(awake & ~sleeps) | woken", "(awake | woken) & ~sleeps"),
     # What leaves.
@@ -36,6 +37,7 @@ REQUESTER = (
     mutant("psn-compared-without-wrap", "acknowledger", "~ahead[23] & (ahead > w.limit)", "target > w.next_psn"),
     mutant("retired-without-its-last-psn", "ack_messages", "If(~behind[23],", "If(0,", ACKS),
     mutant("retires-what-never-started", "ack_messages", "| (claimed > w.flying)", "| 0", ACKS),
+    mutant("msn-compared-without-wrap", "ack_messages", "| (claimed > w.flying)", "| (packet.msn > w.head)", ACKS),
     mutant("sender-compares-no-generation", "acknowledger", "| (packet.qpn[16:] != w.attributes.row.generation)", "| 0"),
     mutant("sender-compares-no-p-key", "acknowledger", "(packet.p_key != w.attributes.row.p_key)", "0"),
     mutant("scoreboard-not-cleared-behind-the-window", "ack_window", "board.row.acked & window.outside", "board.row.acked", ACKS),
@@ -47,6 +49,7 @@ REQUESTER = (
     mutant("window-piece-without-wrap", "window_piece", "If(distance[23], count.eq(0))", "If(psn < self.origin, count.eq(0))"),
     # Time.
     mutant("progress-does-not-stop-the-timer", "deadline", "If(idle | moved,", "If(idle,"),
+    mutant("time-compared-without-wrap", "deadline", "(waited >= now.row.interval)", "(self.time >= now.row.start + now.row.interval)"),
     mutant("timer-runs-while-idle", "deadline", "If(idle | moved,", "If(moved,"),
     mutant("timeout-told-again-and-again", "deadline", "late.eq(~now.row.fired & ", "late.eq("),
 )

@@ -6,6 +6,7 @@ models through links, so that only what a mutant changes is built anew, in the c
 """
 
 import contextlib
+import fcntl
 import json
 import os
 import shutil
@@ -109,20 +110,29 @@ def run(folder, mutant, name=None, tests=None):
 # Results ------------------------------------------------------------------------------------------
 
 class Store:
-    """Results by key in a JSON file, written after each, so that a run that was stopped goes on."""
+    """Results by key in a JSON file, written after each, so that a run that was stopped goes on.
+
+    Two runs may share the file: each adds to what is there.
+    """
     def __init__(self, path):
-        self.path, self.rows = path, {}
-        with contextlib.suppress(FileNotFoundError, ValueError), open(path, encoding="utf-8") as f:
-            self.rows = json.load(f)
+        self.path = path
+        self.rows = self._read()
+
+    def _read(self):
+        with contextlib.suppress(FileNotFoundError, ValueError), open(self.path, encoding="utf-8") as f:
+            return json.load(f)
+        return {}
 
     def get(self, key):
         row = self.rows.get(key)
         return Result(**row) if row else None
 
     def put(self, key, result):
-        self.rows[key] = vars(result)
         os.makedirs(os.path.dirname(self.path), exist_ok=True)
-        temporary = self.path + ".new"
-        with open(temporary, "w", encoding="utf-8") as f:
-            json.dump(self.rows, f, indent=1)
-        os.replace(temporary, self.path)
+        with open(self.path + ".lock", "w", encoding="ascii") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self.rows = {**self.rows, **self._read(), key: vars(result)}
+            temporary = self.path + ".new"
+            with open(temporary, "w", encoding="utf-8") as f:
+                json.dump(self.rows, f, indent=1)
+            os.replace(temporary, self.path)

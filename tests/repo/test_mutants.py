@@ -90,7 +90,10 @@ def test_results_are_kept(tmp_path):
     store = runs.Store(path)
     store.put("key", runs.Result("planted", runs.CAUGHT, "tests/x.py::test_a", 1.5))
     assert runs.Store(path).get("key") == runs.Result("planted", runs.CAUGHT, "tests/x.py::test_a", 1.5)
-    assert runs.Store(path).get("other") is None
+    other = runs.Store(path)                     # A second run beside the first.
+    store.put("a", runs.Result("a", runs.CAUGHT, "", 1))
+    other.put("b", runs.Result("b", runs.SURVIVED, "", 1))
+    assert {"key", "a", "b"} == set(runs.Store(path).rows) and runs.Store(path).get("other") is None
 
 # The command --------------------------------------------------------------------------------------
 

@@ -42,8 +42,10 @@ FAULTS = ("unsupported", "abort", "poisoned", "byte_count", "too_long", "short",
 class Completer:
     """Answers reads: split at `rcb`, tags interleaved, in any order; with `faults` some are wrong.
 
-    `failed` collects the addresses of reads whose answer makes them fail.
+    `failed` collects the addresses of reads whose answer makes them fail; `kinds` are the faults to draw from.
     """
+    kinds = FAULTS
+
     def __init__(self, dut, width, seed, rcb=64, latency=100, faults=0.0, stall=0.3, idle=0.2):
         self.dut, self.width, self.rcb, self.latency, self.faults, self.idle = dut, width, rcb, latency, faults, idle
         self.random = random.Random(seed)
@@ -75,7 +77,7 @@ class Completer:
         delay = self.random.randrange(self.latency + 1)
         if self.random.random() >= self.faults:
             return delay, cpls
-        fault, k = self.random.choice(FAULTS), self.random.randrange(len(parts))
+        fault, k = self.random.choice(self.kinds), self.random.randrange(len(parts))
         a, n, left = parts[k]
         self.failed.add(address)
         if fault == "unsupported":
@@ -219,6 +221,15 @@ def test_a_hostile_completer_hurts_only_its_reads(host, network):
             for packet, request in zip(packets, requests, strict=True):
                 if not packet[0]["error"]:
                     check([packet], [request], config)
+
+@pytest.mark.parametrize("fault", [f for f in FAULTS if f != "twice"])
+def test_every_fault_fails_its_read_and_no_other(fault):
+    config, dut = build(128, 64)
+    completer   = Completer(dut, 128, 5, faults=0.5, latency=20, stall=0, idle=0)
+    completer.kinds, completer.dut_tags = (fault,), config.read_tags
+    requests    = [{"address": 0x10000 + 4096*n + 64*(n % 3), "length": 64 + 64*(n % 4)} for n in range(16)]
+    packets, _  = receive(dut, config, requests, completer, 5, limit=400000)
+    assert 0 < check(packets, requests, config, completer.failed) < 16
 
 def test_reads_go_on_after_a_silent_completer():
     """No answer to any tag: every read fails in bounded time, and the tags come back."""
