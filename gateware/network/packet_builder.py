@@ -196,7 +196,8 @@ class PacketBuilder(LiteXModule):
             icrc.sink.error.eq(spoilt | (uses_payload & payload.error)),
             step.eq(icrc.sink.valid & icrc.sink.ready),
             payload.ready.eq(uses_payload & busy & icrc.sink.ready),
-            ready.eq(headers.ready & ((sink.length == 0) | payload.valid)),
+            # The word on `payload` may still be the present packet's last one: then nothing is known of the next packet's.
+            ready.eq(headers.ready & ((sink.length == 0) | (payload.valid & ~uses_payload))),
             load.eq(ready & (~busy | (step & last))),
             headers.taken.eq(load),
         ]

@@ -83,6 +83,37 @@ def test_every_packet_type(width):
                     assert starts[i] - ends[i - 1] - 1 <= 2, (i, starts[i] - ends[i - 1] - 1)
 
 @pytest.mark.parametrize("width", [64, 128])
+def test_a_frame_never_waits_for_its_payload(width):
+    """The payload of a packet comes late but whole, as it does behind one that is dropped: the frame begins when it is there."""
+    dut, rng = PacketBuilder(preset("tiny", network_width=width)), random.Random(width)
+    lanes    = width//8
+    payloads = [rng.randbytes(rng.randrange(8*lanes, 20*lanes)) for _ in range(120)]
+    work     = [job_of(rng, rng.choice([o for o, t in PACKET_TYPES.items() if t.data]), payload, rng.getrandbits(1)) for payload in payloads]
+    stops, words = {}, []
+    for payload in payloads:
+        stops[len(words)] = rng.choice([0, 0, 1, 2, 5, 40])
+        words += words_of(payload, width)
+    sink, spans = StreamSink(dut.source, stall=0), []
+    @passive
+    def watch():
+        cycle, start = 0, None
+        while True:
+            yield
+            cycle += 1
+            if (yield dut.source.valid) and (yield dut.source.ready):
+                start = cycle if start is None else start
+                if (yield dut.source.last):
+                    spans.append(cycle - start + 1)
+                    start = None
+    def drain():
+        while len(spans) < len(work):
+            yield
+    simulate(dut, [StreamSource(dut.sink, [beat for beat, _ in work], idle=0).run(), sink.run(), watch(), drain(),
+        StreamSource(dut.payload, words, idle=0, stops=stops).run()], limit=40000)
+    assert [frame for frame, _ in frames_of(sink.beats, width)] == [frame for _, frame in work]
+    assert spans == [-(-len(frame)//lanes) for _, frame in work]
+
+@pytest.mark.parametrize("width", [64, 128])
 def test_scapy_agrees_and_a_failed_read_spoils_the_icrc(width):
     dut, rng = PacketBuilder(preset("tiny", network_width=width)), random.Random(width)
     payloads = [rng.randbytes(n) for n in (1, 60, 100, 333)]
