@@ -50,6 +50,7 @@ class CardConfig:
     peers:               int = 16
     evs:                 int = 64          # Entropy values per peer.
     regions:             int = 64          # Memory regions.
+    translations:        int = 4096        # Pages of all memory regions.
     signals:             int = 256         # Signal table entries.
     max_wimm:            int = 64          # Immediates that a responder can stash per queue pair.
     nacks:               int = 32          # NACKs that wait to be sent; more are dropped and counted.
@@ -74,13 +75,13 @@ class CardConfig:
             refuse(f"max_mtu is {self.max_mtu}, but a path MTU is 256, 512, 1024, 2048 or 4096 bytes.")
         for f in fields(self):
             if f.name in ("queue_pairs", "mpr", "messages", "ring_depth", "contexts", "pages", "peers",
-                          "evs", "regions", "signals", "max_wimm", "nacks", "events", "read_tags", "max_payload",
+                          "evs", "regions", "translations", "signals", "max_wimm", "nacks", "events", "read_tags", "max_payload",
                           "max_request", "receive_store", "payload_store", "firmware_bytes"):
                 if not is_power_of_two(getattr(self, f.name)):
                     refuse(f"{f.name} is {getattr(self, f.name)}, but it must be a power of two.")
         for name, low, high in (("queue_pairs", 2, 256), ("mpr", 64, 1024), ("messages", 4, 256),
                                 ("ring_depth", 4, 256), ("contexts", 64, 4096), ("pages", 1, 64),
-                                ("evs", 4, 256), ("regions", 2, 1024), ("signals", 2, 65536),
+                                ("evs", 4, 256), ("regions", 2, 1024), ("translations", 2, 65536), ("signals", 2, 65536),
                                 ("max_payload", 128, 512), ("max_request", 128, 512),
                                 ("read_tags", 2, 32), ("nacks", 4, 1024), ("events", 4, 256), ("peers", 1, 256)):
             if not low <= getattr(self, name) <= high:
@@ -118,7 +119,7 @@ class CardConfig:
 PRESETS = {
     # Everything wraps within a test: few queue pairs, short rings and windows.
     "tiny": CardConfig(name="tiny", queue_pairs=4, mpr=64, messages=8, ring_depth=8, contexts=64, pages=2,
-        peers=2, evs=8, regions=4, signals=8, max_wimm=8, nacks=8, events=8, read_tags=8, max_mtu=1024,
+        peers=2, evs=8, regions=4, translations=16, signals=8, max_wimm=8, nacks=8, events=8, read_tags=8, max_mtu=1024,
         receive_store=4096, payload_store=4096),
     "sim":  CardConfig(name="sim"),
 }

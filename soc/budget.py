@@ -58,6 +58,7 @@ OBJECTS = {
     "peer":            ("tables.peer", "sender.cursors", "prober.cursors", "control.ways"),
     "entropy value":   ("tables.ev",),
     "memory region":   ("tables.region",),
+    "page of a memory region": ("tables.translation",),
     "signal":          ("tables.signal", "acceptor.counts"),
 }
 
@@ -77,6 +78,7 @@ def objects(config):
         "peer":          config.peers,
         "entropy value": config.peers*config.evs,
         "memory region": config.regions,
+        "page of a memory region": config.translations,
         "signal":        config.signals,
     }
 

@@ -85,7 +85,7 @@ def columns(t):
 def row_tables():
     config = preset("sim")
     depth  = dict(queue_pair=config.queue_pairs, peer=config.peers, ev=config.peers*config.evs, context=config.contexts, page=config.pages,
-        region=config.regions, signal=config.signals)
+        region=config.regions, signal=config.signals, translation=config.translations)
     return "\n\n".join(f"### Table {t.number}: `{t.name}`, {depth[t.name]} rows of {t.width} bits\n\n{columns(t)}" for t in T.TABLES)
 
 def registers():

@@ -24,6 +24,7 @@ def read_request_layout(config):
     """Bytes to fetch from host memory for one packet."""
     return EndpointDescription([
         ("address", 64),                    # Byte address on the bus, any alignment.
+        ("beyond",  52),                    # Bits 63:12 of the bus address after its first 4 KiB boundary.
         ("length",  config.length_bits),    # Bytes, 0 to max_mtu; 0 gives one empty packet.
     ])
 
@@ -43,6 +44,7 @@ def write_job_layout(config):
         ("plane",    config.plane_bits),    # PAYLOAD, DISCARD: whose receive store holds the packet.
         ("offset",   6),                    # PAYLOAD: byte lane of the first payload byte in its first word.
         ("address", 64),                    # PAYLOAD, WORD: byte address on the bus.
+        ("beyond",  52),                    # PAYLOAD: bits 63:12 of the bus address after its first 4 KiB boundary.
         ("length",   config.length_bits),   # PAYLOAD: bytes, 1 to max_mtu.
         ("word",    64),                    # WORD: value, little endian, 8-byte aligned address.
         ("due",      DUE_BITS),             # NOTIFY: what becomes due once all before it is written.

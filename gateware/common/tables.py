@@ -65,6 +65,8 @@ class QpState:
 class Rights:
     LOCAL_READ, REMOTE_WRITE, REMOTE_READ = 1, 2, 4
 
+PAGE_SIZES = [1 << shift for shift in range(12, 22)]      # Of memory regions, bytes.
+
 class SignalMode:
     SET, ADD = 0, 1
 
@@ -125,7 +127,9 @@ REGION = Table(5, "region",              # Key: index << 8 | variant.
     ("rights",        3, "Rights"),
     ("base",         64, "first virtual address"),
     ("length",       64, "bytes"),
-    ("bus",          64, "bus address of `base`"))
+    ("bus",          64, "bus address of `base`, if contiguous"),
+    ("page_shift",    6, "0: contiguous; else pages of 1 << page_shift bytes, 12 to 21"),
+    ("first_page",   16, "row of `translation` that holds the page of `base`"))
 
 SIGNAL = Table(6, "signal",              # Index: low bits of the immediate. Writing a row clears its count.
     ("valid",         1, ""),
@@ -134,7 +138,10 @@ SIGNAL = Table(6, "signal",              # Index: low bits of the immediate. Wri
     ("mode",          1, "SignalMode"),
     ("address",      64, "bus address of the 8-byte flag, 8-byte aligned"))
 
-TABLES = (QUEUE_PAIR, PEER, EV, CONTEXT, PAGE, REGION, SIGNAL)
+TRANSLATION = Table(7, "translation",    # The pages of regions, each region's in consecutive rows.
+    ("bus",          64, "bus address of the page"))
+
+TABLES = (QUEUE_PAIR, PEER, EV, CONTEXT, PAGE, REGION, SIGNAL, TRANSLATION)
 
 # The token: one aligned 8-byte little-endian store ------------------------------------------------
 

@@ -68,6 +68,7 @@ class HostWriter(LiteXModule):
             splitter.max_payload_size.eq(self.max_payload_size),
             splitter.sink.offset.eq(job.offset),
             splitter.sink.address.eq(job.address),
+            splitter.sink.beyond.eq(job.beyond),
             splitter.sink.length.eq(job.length),
         ]
 

@@ -50,6 +50,7 @@ class PayloadReader(LiteXModule):
         self.comb += [
             splitter.max_request_size.eq(self.max_request_size),
             splitter.sink.address.eq(sink.address),
+            splitter.sink.beyond.eq(sink.beyond),
             splitter.sink.length.eq(sink.length),
             splitter.sink.valid.eq(sink.valid & packets.sink.ready),
             packets.sink.offset.eq(sink.address),

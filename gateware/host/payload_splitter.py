@@ -8,6 +8,8 @@ with its first dword in lane 0, the splitter shifts anew for every TLP:
     window  = {next word, previous word} of host words
     TLP word = window >> (lane of the TLP's first byte in the stream - its address modulo 4)
 
+The packet goes on at another bus address after its first 4 KiB boundary (a page of its region may end
+there), so the splitter counts in the lowest 13 bits and takes the others from `address` or `beyond`.
 Source of the byte enable rules: PCI Express Base, chapter 2.2.5.
 """
 
@@ -22,15 +24,16 @@ from gateware.host.tlp_layouts import write_tlp_layout
 class PayloadSplitter(LiteXModule):
     """One payload job to write TLPs that do not cross a boundary of the payload size.
 
-    `sink`: `offset` (lane of the first byte in the first word), `address`, `length` (from 1), taken
-    when idle; `words`: host words up to `last`; `tlp`: `write_tlp_layout`. `busy` from the cycle
+    `sink`: `offset` (lane of the first byte in the first word), `address`, `length` (1 to 4096), `beyond`
+    (see `write_job_layout`), taken when idle; `words`: host words up to `last`; `tlp`: `write_tlp_layout`. `busy` from the cycle
     after the job until `done`, one cycle, when everything has been handed on and the packet's last
     word has been taken.
     """
     def __init__(self, config):
         host_bytes = config.host_width//8
         shift_bits = log2_int(host_bytes)
-        self.sink  = sink  = stream.Endpoint([("offset", 6), ("address", 64), ("length", config.length_bits)])
+        self.sink  = sink  = stream.Endpoint([("offset", 6), ("address", 64), ("beyond", 52),
+            ("length", config.length_bits)])
         self.words = words = stream.Endpoint([("data", config.host_width)])
         self.tlp   = tlp   = stream.Endpoint(write_tlp_layout(config.host_width))
         self.max_payload_size = Signal(16, reset=config.max_payload)
@@ -40,7 +43,9 @@ class PayloadSplitter(LiteXModule):
         # # #
 
         size_bits = 11                              # Bytes of a TLP, up to 512, and a word more.
-        address   = Signal(64)                      # First byte of the TLP.
+        address   = Signal(13)                      # First byte of the TLP, from the start of the job's 4 KiB.
+        here      = Signal(52)                      # The bits above, on this side of the 4 KiB boundary
+        beyond    = Signal(52)                      # and on the other.
         left      = Signal(config.length_bits)      # Bytes from it on.
         lane      = Signal(shift_bits)              # Where it lies in the stream.
         primed    = Signal()                        # `previous` holds the word with it.
@@ -103,14 +108,16 @@ class PayloadSplitter(LiteXModule):
             take.eq((count != 1) | more),
             window.eq(Cat(previous, Mux(take & ~ended, words.data, 0))),
             Case(shift, {i: tlp.dat.eq(window[8*i:8*i + config.host_width]) for i in range(host_bytes)}),
-            tlp.address.eq(Cat(C(0, 2), address[2:])),
+            tlp.address.eq(Cat(C(0, 2), address[2:12], Mux(address[12], beyond, here))),
             tlp.first.eq(first),
             tlp.last.eq(count == 1),
         ]
         self.fsm = fsm = FSM(reset_state="IDLE")
         fsm.act("IDLE",
             sink.ready.eq(1),
-            NextValue(address, sink.address),
+            NextValue(address, sink.address[:12]),
+            NextValue(here,    sink.address[12:]),
+            NextValue(beyond,  sink.beyond),
             NextValue(left,    sink.length),
             NextValue(lane,    sink.offset[:shift_bits]),
             NextValue(primed,  0),

@@ -2,7 +2,8 @@
 """Request splitter: the bytes of a packet as PCIe read requests.
 
 A request covers whole host words (bytes of the same words around the wanted ones are read, never
-another page) and ends at a multiple of the largest request size, so it never crosses 4 KiB.
+another page) and ends at a multiple of the largest request size, so it never crosses 4 KiB. After the
+packet's first 4 KiB boundary its bytes may lie elsewhere on the bus (a page of its region may end there).
 """
 
 from litex.gen import LiteXModule
@@ -24,7 +25,7 @@ class RequestSplitter(LiteXModule):
 
     `sink`: `read_request_layout`; `source`: address of the part's first word, first and last word in
     its slot, `last` on the packet's last part. `max_request_size` in bytes comes from the link.
-    A request of 0 bytes gives no part. Two cycles per part.
+    A request of 0 bytes gives no part, one of more than 4096 is not allowed. Two cycles per part.
     """
     def __init__(self, config):
         words     = config.max_request//(config.host_width//8)
@@ -36,25 +37,29 @@ class RequestSplitter(LiteXModule):
         # # #
 
         shift   = log2_int(config.host_width//8)
-        address = Signal(64 - shift)     # Of the part, in host words.
-        stop    = Signal(64 - shift)     # Last host word of the packet.
-        end     = Signal(64)             # Last byte of the packet.
-        edge    = Signal(64 - shift)     # Last host word before the boundary.
+        address = Signal(13 - shift)     # Of the part, in host words from the start of the packet's 4 KiB.
+        here    = Signal(52)             # The bits above, on this side of the 4 KiB boundary
+        beyond  = Signal(52)             # and on the other.
+        stop    = Signal(13 - shift)     # Last host word of the packet.
+        end     = Signal(13)             # Last byte of the packet.
+        edge    = Signal(13 - shift)     # Last host word before the boundary.
         mask    = Signal(word_bits)
         self.comb += [
-            end.eq(sink.address + sink.length - 1),
+            end.eq(sink.address[:12] + sink.length - 1),
             mask.eq(128//(config.host_width//8) - 1),
             *[If(self.max_request_size >= size, mask.eq(size//(config.host_width//8) - 1))
                 for size in (256, 512) if size <= config.max_request],
             edge.eq(Cat(address[:word_bits] | mask, address[word_bits:])),
-            source.address.eq(Cat(C(0, shift), address)),
+            source.address.eq(Cat(C(0, shift), address[:12 - shift], Mux(address[-1], beyond, here))),
             source.first_word.eq(address),
             source.last.eq(stop <= edge),
             source.last_word.eq(Mux(source.last, stop, edge)),
         ]
         self.fsm = fsm = FSM(reset_state="IDLE")
         fsm.act("IDLE",
-            NextValue(address, sink.address[shift:]),
+            NextValue(address, sink.address[shift:12]),
+            NextValue(here, sink.address[12:]),
+            NextValue(beyond, sink.beyond),
             NextValue(stop, end[shift:]),
             If(sink.valid & (sink.length != 0), NextState("SPLIT"))
         )

@@ -15,7 +15,8 @@ class Tables(LiteXModule):
     """The tables that a driver writes, as TableRAMs named like their rows."""
     def __init__(self, config):
         depths = {t.QUEUE_PAIR: config.queue_pairs, t.PEER: config.peers, t.EV: config.peers*config.evs,
-                  t.CONTEXT: config.contexts, t.PAGE: config.pages, t.REGION: config.regions, t.SIGNAL: config.signals}
+                  t.CONTEXT: config.contexts, t.PAGE: config.pages, t.REGION: config.regions, t.SIGNAL: config.signals,
+                  t.TRANSLATION: config.translations}
         for table, depth in depths.items():
             setattr(self, table.name, TableRAM(table.layout(), depth))
 

@@ -18,6 +18,7 @@ from gateware.config import ConfigError, preset
 MEMORY = 64 << 20
 MTUS   = (256, 512, 1024, 2048, 4096)
 SOAK_OPTIONS = ("soak", "packets", "seed", "policy")
+PAGES  = {"none": None, "4096": 4096, "65536": 65536, "2097152": 2 << 20}
 
 class Refused(Exception):
     """Option values that cannot be; the text is for the user."""
@@ -41,6 +42,8 @@ def parser():
     g.add_argument("--size", metavar="N", type=int, default=1 << 20, help="bytes made from the seed when there is no file")
     g.add_argument("--message", metavar="BYTES", type=int, default=65536, help="bytes of one message")
     g.add_argument("--mtu", metavar="BYTES", type=int, default=4096, help="path MTU: 256, 512, 1024, 2048 or 4096")
+    g.add_argument("--page-size", metavar="BYTES", default="none",
+        help="the buffers lie in scattered pages of this size: 4096, 65536, 2097152; none: in one piece")
     g.add_argument("--queue-pairs", metavar="N", type=int, default=1, help="queue pairs of each flow")
     g = p.add_argument_group("who and over what")
     g.add_argument("--nodes", metavar="N", type=int, default=2, help="cards")
@@ -97,7 +100,12 @@ def check(o):
         refuse(os.path.isdir(o.file), f"{o.file} is a folder; --file takes a file.")
         refuse(not os.access(o.file, os.R_OK), f"The file {o.file} cannot be read.")
         size = os.path.getsize(o.file)
-    room = (MEMORY - (1 << 20))//(2 if o.pattern == "ring" else 1)
+    buffers = 2 if o.pattern == "ring" else 1
+    room    = (MEMORY - (1 << 20))//buffers
+    refuse(o.page_size not in PAGES, f"--page-size is {o.page_size}, but it is {', '.join(list(PAGES)[1:])} or none.")
+    page = PAGES[o.page_size]
+    if page:              # With a page more than the bytes fill, and an eighth of the pages left empty between them.
+        room = min((config.translations//buffers - 1)*page, (room//page - 2)*8//9*page)
     refuse(size > room, f"{size} bytes do not fit: a card's memory takes {room} bytes here.")
     refuse(o.policy is not None and not os.path.isfile(o.policy), f"The policy {o.policy} does not exist.")
     for name in ("out", "json", "pcap", "trace"):
@@ -162,7 +170,8 @@ def run(o):
     begin_cycles, begin_run = cluster.cycle, time.monotonic()
     stopped = None
     try:
-        transfer = Transfer(cluster, payload, which=o.pattern, message=o.message, mtu=o.mtu, queue_pairs=o.queue_pairs)
+        transfer = Transfer(cluster, payload, which=o.pattern, message=o.message, mtu=o.mtu, queue_pairs=o.queue_pairs,
+            page_size=PAGES[o.page_size])
         with progress(sum(len(f.data) for f in transfer.flows)) as update:
             try:
                 transfer.run(each=lambda t: update(t.bytes_signalled, cluster.cycle))

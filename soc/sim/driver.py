@@ -45,9 +45,9 @@ class Signal:
     def value(self):
         return self.node.read_word(self.address)
 
-    def expect(self, value, source_node, source, destination, length, message=0):
-        """When the flag reaches `value`, `length` bytes at `destination` must equal those at `source`."""
-        if self.node.sim.expect(self.watch, value, message, source_node.index, source, destination, length):
+    def expect(self, value, source_node, source, destination, length, message=0, at=0):
+        """When the flag reaches `value`, `length` bytes at `destination` must equal those at `source`; the message's from byte `at` on."""
+        if self.node.sim.expect(self.watch, value, message, source_node.index, source, destination, length, at):
             raise DriverError(f"Message {message} of {length} bytes is outside of the memory of card {source_node.index} "
                               f"or {self.node.index}.")
 
@@ -148,12 +148,35 @@ class Driver:
         for i, (entropy, plane) in enumerate(evs):
             self.write_row(T.EV, number*self.config.evs + i, entropy=entropy, plane=plane)
 
-    def register_region(self, address, length, rights=T.Rights.LOCAL_READ | T.Rights.REMOTE_WRITE, base=None):
-        """Key of a memory region; `base` is its first virtual address (else the bus address)."""
+    def register_region(self, address, length, rights=T.Rights.LOCAL_READ | T.Rights.REMOTE_WRITE, base=None, pages=None, page_size=4096):
+        """Key of a memory region of `length` bytes; `base` is its first virtual address (else `address`).
+
+        Contiguous, from the bus address `address` on; or in `pages`, bus addresses of pages of `page_size` bytes:
+        the first holds `address`, which is a virtual address then.
+        """
+        base, row = address if base is None else base, {"bus": address}
+        if pages is not None:
+            row = self._pages(address, length, pages, page_size)
         index, variant = self._next("regions", self.config.regions), self.random.randrange(1, 256)
-        self.write_row(T.REGION, index, valid=1, variant=variant, rights=rights, base=address if base is None else base,
-            length=length, bus=address)
+        self.write_row(T.REGION, index, valid=1, variant=variant, rights=rights, base=base, length=length, **row)
         return index << 8 | variant
+
+    def _pages(self, address, length, pages, page_size):
+        """Writes the pages of a region into the translation table; the columns of its row that speak of them."""
+        if page_size not in T.PAGE_SIZES:
+            raise DriverError(f"A page has {page_size} bytes, but a card knows pages of {T.PAGE_SIZES[0]} to {T.PAGE_SIZES[-1]} bytes, "
+                              "a power of two.")
+        wanted = (address + max(length, 1) - 1)//page_size - address//page_size + 1
+        if len(pages) != wanted or any(bus % page_size for bus in pages):
+            raise DriverError(f"The region lies in {wanted} pages of {page_size} bytes, each of which begins at a multiple of its size; "
+                              f"{len(pages)} are given.")
+        first, table = self._used.get("pages of regions", 0), self.config.translations
+        if first + wanted > table:
+            raise DriverError(f"Card {self.index} has {table} pages for regions, {first} are in use, {wanted} more do not fit.")
+        self._used["pages of regions"] = first + wanted
+        for n, bus in enumerate(pages):
+            self.write_row(T.TRANSLATION, first + n, bus=bus)
+        return {"page_shift": page_size.bit_length() - 1, "first_page": first}
 
     def queue_pair(self, **values):
         """Writes the next queue pair; returns its index."""

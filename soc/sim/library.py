@@ -38,7 +38,7 @@ _CALLS = {  # name: (result, arguments after the simulation)
     "page": (U32, INT, U64, U32), "page_quota": (None, INT, U32, U32), "post": (None, INT, U32, P, P, U32),
     "post_interval": (None, INT, U32), "withdraw": (None, INT, U32), "posted": (U32, INT, U32), "post_cycles": (None, INT, U32, P, U32),
     "watch": (U32, INT, U64), "target": (None, U32, U64), "flag": (U64, U32),
-    "expect": (INT, U32, U64, U64, INT, U64, U64, U64),
+    "expect": (INT, U32, U64, U64, INT, U64, U64, U64, U64),
     "mac": (None, U32, U64, U32), "path_loss": (None, U32, U32, DBL), "rates": (None, DBL, DBL, DBL, DBL),
     "plane_down": (None, U32, U32, INT),
     "drop": (None, U32, U32, U32, U32), "stall": (None, INT, DBL),

@@ -3,7 +3,8 @@
 
 Each flow (sender, receiver) cuts its bytes into messages, one slot of a context each, and hands them
 round-robin to its queue pairs; every message is a WRITE that signals. Source and destination begin at
-odd addresses drawn from the seed. Limits: a message is shorter than 16 MiB, a flow has at most 2^24.
+odd addresses drawn from the seed, in one piece or in scattered pages of `page_size` bytes. Limits: a message is
+shorter than 16 MiB, a flow has at most 2^24.
 """
 
 from dataclasses import dataclass, field
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gateware.common import tables as T
+from soc.sim.buffer import Buffer, common_pieces
 from soc.sim.driver import DriverError
 
 @dataclass
@@ -28,8 +30,8 @@ class Flow:
     sender:      object
     receiver:    object
     data:        bytes
-    source:      int = 0
-    destination: int = 0
+    source:      Buffer = None
+    destination: Buffer = None
     lanes:       list = field(default_factory=list)
 
 def pattern(name, nodes):
@@ -44,8 +46,8 @@ def pattern(name, nodes):
 
 class Transfer:
     """Sets a cluster up for the flows of a pattern; `payload(flow number)` gives a flow's bytes."""
-    def __init__(self, cluster, payload, which="pair", message=65536, mtu=4096, queue_pairs=1):
-        self.cluster, self.message, self.mtu = cluster, message, mtu
+    def __init__(self, cluster, payload, which="pair", message=65536, mtu=4096, queue_pairs=1, page_size=None):
+        self.cluster, self.message, self.mtu, self.page_size = cluster, message, mtu, page_size
         pairs = pattern(which, len(cluster.nodes))
         self.flows = [Flow(cluster.nodes[a], cluster.nodes[b], payload(i)) for i, (a, b) in enumerate(pairs)]
         self._place()
@@ -61,32 +63,33 @@ class Transfer:
     def _place(self):
         """Memory: buffers first, so that the ends of the regions are close to them."""
         for flow in self.flows:
-            size, random = len(flow.data), self.cluster.random
-            flow.source      = flow.sender.alloc(size, align=4096, offset=random.randrange(4096))
-            flow.destination = flow.receiver.alloc(size, align=4096, offset=random.randrange(4096))
-            flow.sender.fill(flow.source, flow.data)
+            size, random, page = len(flow.data), self.cluster.random, self.page_size
+            flow.source      = Buffer(flow.sender, size, page, offset=random.randrange(page or 4096))
+            flow.destination = Buffer(flow.receiver, size, page, offset=random.randrange(page or 4096))
+            flow.source.fill(flow.data)
 
     def _lengths(self, flow):
         size = len(flow.data)
         return [min(self.message, size - at) for at in range(0, size, self.message)] or [0]
 
     def _connect(self, flow, queue_pairs):
-        a, b, size = flow.sender, flow.receiver, max(1, len(flow.data))
-        lkey = a.register_region(flow.source, size, T.Rights.LOCAL_READ)
-        rkey = b.register_region(flow.destination, size, T.Rights.REMOTE_WRITE)
+        a, b = flow.sender, flow.receiver
+        lkey = flow.source.register(T.Rights.LOCAL_READ)
+        rkey = flow.destination.register(T.Rights.REMOTE_WRITE)
         lengths = self._lengths(flow)
         for _ in range(queue_pairs):
             qp     = self.cluster.connect(a, b, mtu=self.mtu)
             signal = b.signal(qp=qp.index[b.index])
             page   = a.page(contexts=1)
-            context = a.context(page, qp.index[a.index], local=flow.source, remote=flow.destination, slots=len(lengths),
+            context = a.context(page, qp.index[a.index], local=flow.source.address, remote=flow.destination.address, slots=len(lengths),
                 length=self.message, max_length=self.message, local_stride=self.message, remote_stride=self.message, lkey=lkey, rkey=rkey,
                 immediate=signal.index, op=2)
             flow.lanes.append(Lane(qp, page, context, signal))
         for i, length in enumerate(lengths):
             lane = flow.lanes[i % queue_pairs]
             lane.messages.append(i)
-            lane.signal.expect(len(lane.messages), a, flow.source + i*self.message, flow.destination + i*self.message, length, message=i)
+            for at, source, destination, n in common_pieces(flow.source, flow.destination, i*self.message, length):
+                lane.signal.expect(len(lane.messages), a, source, destination, n, message=i, at=at)
 
     # Run ------------------------------------------------------------------------------------------
 
@@ -131,7 +134,7 @@ class Transfer:
     # Result ---------------------------------------------------------------------------------------
 
     def arrived(self, flow):
-        return flow.receiver.view(flow.destination, len(flow.data))
+        return np.frombuffer(flow.destination.read(), np.uint8)
 
     def differences(self):
         """[(flow number, first byte that differs, bytes that differ)]."""
@@ -146,8 +149,8 @@ class Transfer:
         """[(node, address)]: first byte outside of every buffer, flag and credit line that is not 0."""
         out = []
         for n in self.cluster.nodes:
-            kept = sorted([(f.source - n.base, len(f.data)) for f in self.flows if f.sender is n]
-                + [(f.destination - n.base, len(f.data)) for f in self.flows if f.receiver is n]
+            kept = sorted([(a - n.base, k) for f in self.flows if f.sender is n for a, k in f.source.pieces(0, len(f.data))]
+                + [(a - n.base, k) for f in self.flows if f.receiver is n for a, k in f.destination.pieces(0, len(f.data))]
                 + [(lane.signal.address - n.base, 8) for f in self.flows if f.receiver is n for lane in f.lanes]
                 + [(lane.page.credit - n.base, 16) for f in self.flows if f.sender is n for lane in f.lanes])
             at = 0

@@ -171,7 +171,7 @@ class PacketSender(LiteXModule):
         self.sync += [
             If(take,
                 *[getattr(d, f[0]).eq(getattr(self.sink, f[0])) for f in packet_descriptor_layout(config)],
-                error.eq(self.packets.error)
+                error.eq(self.packets.error | self.sink.void)
             ),
             If(choose,
                 *[target.eq(value) for target, value in header],

@@ -4,7 +4,8 @@
     record (slot, length, first PSN) -> context (bases, strides, keys) -> region (bus address)
 
 The same path serves new packets and resends, so a resend needs no stored packet and no stored
-descriptor: the token is also the retransmission state. One packet per 8 cycles.
+descriptor: the token is also the retransmission state. One packet per 9 cycles,
+11 if its region has pages.
 """
 
 from litex.gen import LiteXModule
@@ -14,6 +15,7 @@ from migen import *
 from gateware.common.arithmetic import sized
 from gateware.common.headers import Opcode
 from gateware.common.layouts import read_request_layout
+from gateware.host.translation import Translation
 from gateware.transport.requester.segmenter import packet_request_layout
 
 def packet_descriptor_layout(config):
@@ -28,6 +30,7 @@ def packet_descriptor_layout(config):
         ("rkey",     32),
         ("total",    24),                   # Bytes of the message.
         ("length",   config.length_bits),   # Bytes of this packet.
+        ("void",      1),                   # Its bytes have no bus address: it was not read and cannot be sent.
         ("immediate",32),
         ("msn",      16),
         ("rqmsn",    16),
@@ -38,6 +41,7 @@ class WqeBuilder(LiteXModule):
 
     sink:    packet_request_layout.
     read:    read_request_layout: what to fetch; one for every packet, length 0 included.
+             That of a packet whose page is not in the table has length 0 too.
     source:  packet_descriptor_layout, in the order of `read`.
     """
     def __init__(self, config, tables, messages):
@@ -73,6 +77,9 @@ class WqeBuilder(LiteXModule):
         last      = Signal()
         local_offset, remote_offset = Signal(56), Signal(56)
         local, remote = Signal(64), Signal(64)
+        length    = Signal(config.length_bits)
+        self.pages = pages = Translation(config, tables, region.row, local, length)
+        void      = sized(self, ~pages.mapped & (length != 0), 1, "void")
 
         opcodes = {                                     # (signal, last, first)
             0b000: Opcode.WRITE_MIDDLE, 0b001: Opcode.WRITE_FIRST, 0b010: Opcode.WRITE_LAST,     0b011: Opcode.WRITE_ONLY,
@@ -108,10 +115,11 @@ class WqeBuilder(LiteXModule):
             NextState("BUS")
         )
         fsm.act("BUS",
-            NextValue(self.read.address, region.row.bus + (local - region.row.base)),
-            NextValue(self.read.length, Mux(remaining[:24] > mtu, mtu, remaining[:13])),
-            NextState("READ")
+            pages.look.eq(1),
+            NextValue(length, Mux(remaining[:24] > mtu, mtu, remaining[:13])),
+            NextState("PAGES")
         )
+        fsm.act("PAGES", If(pages.done, NextState("READ")))
         fsm.act("READ",
             self.read.valid.eq(1),
             If(self.read.ready, NextState("DESCRIBE"))
@@ -121,12 +129,16 @@ class WqeBuilder(LiteXModule):
             If(self.source.ready, NextState("IDLE"))
         )
         self.comb += [
+            self.read.address.eq(pages.address),
+            self.read.beyond.eq(pages.beyond),
+            self.read.length.eq(Mux(void, 0, length)),
             *[getattr(self.source, f).eq(getattr(request, f)) for f in ("qp", "psn", "rtx", "a", "msn")],
             Case(Cat(first, last, record.row.signal), {i: self.source.opcode.eq(o) for i, o in opcodes.items()}),
             self.source.va.eq(remote),
             self.source.rkey.eq(context.row.rkey),
             self.source.total.eq(record.row.length),
             self.source.length.eq(self.read.length),
+            self.source.void.eq(void),
             self.source.immediate.eq(context.row.immediate),
             self.source.rqmsn.eq(record.row.rqmsn),
         ]

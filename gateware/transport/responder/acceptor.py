@@ -89,7 +89,7 @@ class Acceptor(LiteXModule):
         is_probe = Signal()
         piece    = Signal(24)                          # PSN whose bitmap row is looked at.
         signal_number = Signal(config.signal_bits)
-        self.check   = check   = PlacementCheck(config, p, attributes.row.mtu, r.rqmsn, region.row, signal.row)
+        self.check   = check   = PlacementCheck(config, tables, p, attributes.row.mtu, r.rqmsn, region.row, signal.row)
         self.tracker = tracker = MessageTracker(config, tables, bits)
         self.sacks   = sacks   = SackBitmap(config, r, board.row.arrived)
         self.init_signal = tracker.init_signal
@@ -137,10 +137,9 @@ class Acceptor(LiteXModule):
 
         # Jobs: payload and notices from here, flags from the tracker while it walks.
         j      = self.jobs
-        target = Signal(64)
-        payload_job = [j.kind.eq(WriteKind.PAYLOAD), j.valid.eq(p.stored)]
+        payload_job = [j.kind.eq(WriteKind.PAYLOAD), j.valid.eq(p.stored), j.address.eq(check.address), j.beyond.eq(check.beyond)]
         self.comb += [
-            j.plane.eq(plane), j.offset.eq(p.offset), j.length.eq(p.length), j.address.eq(target), j.due.eq(due.raw_bits()),
+            j.plane.eq(plane), j.offset.eq(p.offset), j.length.eq(p.length), j.due.eq(due.raw_bits()),
             tracker.qp.eq(qp),
             tracker.from_expected.eq(r.expected), tracker.from_msn.eq(r.msn), tracker.from_rqmsn.eq(r.rqmsn),
             tracker.stash_rqmsn.eq(check.rqmsn), tracker.stash_signal.eq(check.immediate),
@@ -219,8 +218,9 @@ class Acceptor(LiteXModule):
         )
         fsm.act("REST",
             check.measure.eq(1),
-            NextState("JUDGE")
+            If(check.paged, NextState("PAGES")).Else(NextState("JUDGE"))
         )
+        fsm.act("PAGES", If(check.done, NextState("JUDGE")))
         fsm.act("JUDGE",
             NextState("DISCARD"),
             If(is_probe,
@@ -258,7 +258,6 @@ class Acceptor(LiteXModule):
                 NextState("REFUSED")
             ).Else(
                 accepted.eq(1),
-                NextValue(target, check.address),
                 NextState("MARK" if flag_first else "PLACE")
             )
         )

@@ -150,10 +150,11 @@ void sim_post_cycles(Sim* s, int n, uint32_t page, uint64_t* cycles, uint32_t co
 uint32_t sim_watch(Sim* s, int n, uint64_t address) { return s->flags.add(n, address, s->host(n).at(address)); }
 void sim_target(Sim* s, uint32_t watch, uint64_t value) { s->flags.set_target(watch, value); }
 uint64_t sim_flag(Sim* s, uint32_t watch) { return s->flags.watches[watch].value; }
-int sim_expect(Sim* s, uint32_t watch, uint64_t value, uint64_t message, int from, uint64_t source, uint64_t destination, uint64_t length) {
+int sim_expect(Sim* s, uint32_t watch, uint64_t value, uint64_t message, int from, uint64_t source, uint64_t destination, uint64_t length,
+        uint64_t at) {
     auto& w = s->flags.watches[watch];
     if (!s->host(from).inside(source, length) || !s->host(w.node).inside(destination, length)) return 1;
-    w.expectations.push_back({value, s->host(from).at(source), s->host(w.node).at(destination), length, (int)w.node, from, message});
+    w.expectations.push_back({value, s->host(from).at(source), s->host(w.node).at(destination), length, (int)w.node, from, message, at});
     return 0;
 }
 

@@ -52,8 +52,9 @@ struct Gpu {
 
 // Flags --------------------------------------------------------------------------------------------
 
-// When the flag reaches `value`, `length` bytes at `destination` equal those at `source` of card `from`.
-struct Expectation { uint64_t value; const uint8_t *source, *destination; uint64_t length; int node, from; uint64_t message; };
+// When the flag reaches `value`, `length` bytes at `destination` equal those at `source` of card `from`. They are
+// bytes of a message from byte `at` on: one whose buffers lie in pages has several parts, the one at 0 counts it.
+struct Expectation { uint64_t value; const uint8_t *source, *destination; uint64_t length; int node, from; uint64_t message, at; };
 struct FlagEvent { uint64_t cycle, value; uint32_t node, watch; };
 
 struct Watch {
@@ -111,7 +112,7 @@ struct Flags {
         if (watch.waiting && value >= watch.target) { watch.waiting = false; pending--; }
     }
     void compare(const Watch& watch, const Expectation& e, uint64_t value) {
-        covered++;
+        covered += e.at == 0;
         bytes += e.length;
         if (e.length == 0 || memcmp(e.source, e.destination, e.length) == 0) return;
         if (before_data++ >= 8) return;
@@ -120,7 +121,7 @@ struct Flags {
         char text[256];
         snprintf(text, sizeof text, "cycle %llu: card %u raised the flag at 0x%llx to %llu, but message %llu from card %d differs from byte %llu of %llu on.",
             (unsigned long long)complaints->now, watch.node, (unsigned long long)watch.address, (unsigned long long)value,
-            (unsigned long long)e.message, e.from, (unsigned long long)at, (unsigned long long)e.length);
+            (unsigned long long)e.message, e.from, (unsigned long long)(e.at + at), (unsigned long long)(e.at + e.length));
         details.push_back(text);
     }
 };

@@ -10,6 +10,7 @@ from gateware.config import preset
 from gateware.host.host_writer import HostWriter
 from tests.drivers.stream import StreamSink, StreamSource
 from tests.engines import simulate
+from tests.gateware.host.paged import pieces, straight
 from tests.gateware.host.tlps import enables
 
 def due_bits(values):
@@ -30,7 +31,7 @@ class Scenario:
             kind = r.choice(kinds or [WriteKind.PAYLOAD]*4 + [WriteKind.DISCARD, WriteKind.WORD, WriteKind.NOTIFY])
             plane, offset = r.randrange(config.planes), r.randrange(step)
             address = r.randrange(1 << 12, 1 << r.choice([24, 44])) & ~r.choice([0, 0, 3, 63])
-            job     = {"kind": kind, "plane": plane, "offset": offset, "address": address}
+            job     = {"kind": kind, "plane": plane, "offset": offset, "address": address, "beyond": r.getrandbits(r.choice([20, 52]))}
             if kind in (WriteKind.PAYLOAD, WriteKind.DISCARD):
                 length = r.choice(lengths or [1, 2, 3, 4, 5, 63, 64, 65, 255, 256, 257, r.randrange(1, config.max_mtu + 1)])
                 data   = r.randbytes(length)
@@ -42,7 +43,7 @@ class Scenario:
                 self.stored[plane] += [{"data": w, "first": i == 0, "last": i == len(words) - 1} for i, w in enumerate(words)]
                 if kind == WriteKind.PAYLOAD:
                     job["length"] = length
-                    self.expected.append(("bytes", address, data or length))
+                    self.land(job, data or length)
             elif kind == WriteKind.WORD:
                 job["address"] &= ~7
                 job["word"]     = r.getrandbits(64)
@@ -52,6 +53,12 @@ class Scenario:
                 self.expected.append(("due", n))
             self.jobs.append(job)
         self.small = [{"address": 16*r.randrange(1 << 40), "data": r.getrandbits(128)} for _ in range(count//4)]
+
+    def land(self, job, data):
+        """The bytes of a payload job must be seen where they belong; of a number only so many."""
+        for address, n in pieces(job["address"], job["beyond"], job["length"]):
+            self.expected.append(("bytes", address, n if isinstance(data, int) else data[:n]))
+            data = data if isinstance(data, int) else data[n:]
 
 def run(dut, config, scenario, seed, idle=0.2, stall=0.3, limit=200000, smalls=True):
     """Returns the trace of writes [(address, bytes with enables)] and due answers, in order."""
@@ -171,10 +178,30 @@ def test_all_alignments(host, network):
             data    = r.randbytes(length)
             frame   = r.randbytes(offset) + data + r.randbytes(4)
             address = (1 << 33) + 4096*r.randrange(1000) + 256 - host//8 + lane - r.choice([0, host//8])
-            scenario.jobs.append({"kind": WriteKind.PAYLOAD, "plane": 0, "offset": offset, "address": address, "length": length})
+            scenario.jobs.append({"kind": WriteKind.PAYLOAD, "plane": 0, "offset": offset, "address": address,
+                "beyond": straight(address), "length": length})
             words = [int.from_bytes(frame[i:i + step], "little") for i in range(0, len(frame), step)]
             scenario.stored[0] += [{"data": w, "last": i == len(words) - 1} for i, w in enumerate(words)]
-            scenario.expected.append(("bytes", address, data))
+            scenario.land(scenario.jobs[-1], data)
+    events, _ = run(dut, config, scenario, 1, 0, 0)
+    check(events, scenario)
+
+@pytest.mark.parametrize("host,network", WIDTHS)
+def test_bytes_after_the_4_kib_boundary_lie_elsewhere(host, network):
+    """Every number of bytes from 1 to two host words on either side of it, and far ones."""
+    config, dut = build(host, network)
+    scenario    = Scenario(config, 1, 0)
+    step, near  = network//8, 2*host//8
+    r           = random.Random(8)
+    for before in [*range(near + 1), 255, 256, 257, 1000]:
+        for after in {0, 1, r.randrange(1, near + 1), r.randrange(1, near + 1)} - ({0} if not before else set()):
+            data, offset = r.randbytes(before + after), r.randrange(step)
+            frame   = r.randbytes(offset) + data + r.randbytes(4)
+            scenario.jobs.append({"kind": WriteKind.PAYLOAD, "plane": 0, "offset": offset, "length": len(data),
+                "address": 4096*r.getrandbits(52) + (4096 - before) % 4096, "beyond": r.getrandbits(52)})
+            words = [int.from_bytes(frame[i:i + step], "little") for i in range(0, len(frame), step)]
+            scenario.stored[0] += [{"data": w, "last": i == len(words) - 1} for i, w in enumerate(words)]
+            scenario.land(scenario.jobs[-1], data)
     events, _ = run(dut, config, scenario, 1, 0, 0)
     check(events, scenario)
 

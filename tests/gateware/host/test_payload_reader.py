@@ -11,6 +11,7 @@ from gateware.host.payload_reader import PayloadReader
 from gateware.host.payload_store import PayloadStore
 from tests.drivers.stream import StreamSink, StreamSource
 from tests.engines import simulate
+from tests.gateware.host.paged import pieces, straight
 
 TIMEOUT = 4096
 
@@ -143,7 +144,9 @@ class Completer:
 
 def requests_of(r, config, count):
     lengths = [0, 1, 2, 7, 8, 63, 64, 65, config.max_mtu - 1, config.max_mtu]
-    return [{"address": r.randrange(1 << 20, 1 << r.choice([30, 45])) & ~(r.choice([0, 0, 7, 63])),
+    def address():
+        return r.randrange(1 << 20, 1 << r.choice([30, 45])) & ~(r.choice([0, 0, 7, 63]))
+    return [{"address": address(), "beyond": r.getrandbits(r.choice([20, 52])),
         "length": r.choice(lengths + [r.randrange(config.max_mtu + 1)])} for _ in range(count)]
 
 def receive(dut, config, requests, completer, seed, stall=0.2, idle=0.2, limit=200000):
@@ -167,12 +170,11 @@ def receive(dut, config, requests, completer, seed, stall=0.2, idle=0.2, limit=2
 
 def parts_of(request, config):
     """Addresses of the reads of a request."""
-    if not request["length"]:
-        return set()
-    step  = config.host_width//8
-    start = request["address"] & ~(step - 1)
-    end   = request["address"] + request["length"]
-    return {start} | set(range((start//512 + 1)*512, end, 512))
+    reads, step = set(), config.host_width//8
+    for address, length in pieces(request["address"], request["beyond"], request["length"]):
+        start  = address & ~(step - 1)
+        reads |= {start} | set(range((start//512 + 1)*512, address + length, 512))
+    return reads
 
 def check(packets, requests, config, failed=()):
     errors = 0
@@ -185,7 +187,8 @@ def check(packets, requests, config, failed=()):
         errors += wrong
         if not wrong:
             data = b"".join(b["data"].to_bytes(step, "little") for b in packet)[:request["length"]]
-            assert data == memory(request["address"], request["length"]), f"wrong bytes for {request}"
+            parts = pieces(request["address"], request["beyond"], request["length"])
+            assert data == b"".join(memory(a, n) for a, n in parts), f"wrong bytes for {request}"
     return errors
 
 # Tests --------------------------------------------------------------------------------------------
@@ -234,7 +237,7 @@ def test_every_fault_fails_its_read_and_no_other(fault):
 def test_reads_go_on_after_a_silent_completer():
     """No answer to any tag: every read fails in bounded time, and the tags come back."""
     config, dut = build(128, 64)
-    requests    = [{"address": 0x10000 + 1024*n, "length": 512} for n in range(config.read_tags + 4)]
+    requests    = [{"address": 0x10000 + 1024*n, "beyond": 0, "length": 512} for n in range(config.read_tags + 4)]
     completer   = Completer(dut, 128, 1)
     real        = completer.answer
     completer.answer = lambda read: real(read) if len(completer.reads.beats) > config.read_tags else (0, [])
@@ -245,7 +248,7 @@ def test_reads_go_on_after_a_silent_completer():
 @pytest.mark.parametrize("host,network", WIDTHS)
 def test_long_packets_at_one_word_per_cycle(host, network):
     config, dut = build(host, network)
-    requests  = [{"address": (1 << 33) + 4096*n + 16*n, "length": 4096} for n in range(12)]
+    requests  = [{"address": a, "beyond": straight(a), "length": 4096} for a in range(1 << 33, (1 << 33) + 12*4112, 4112)]
     completer = Completer(dut, host, 1, rcb=256, latency=0, stall=0, idle=0)
     packets, cycles = receive(dut, config, requests, completer, 1, stall=0, idle=0)
     check(packets, requests, config)

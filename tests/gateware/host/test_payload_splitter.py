@@ -9,6 +9,7 @@ from gateware.config import preset
 from gateware.host.payload_splitter import PayloadSplitter
 from tests.drivers.stream import StreamSink, StreamSource, beats_of_bytes
 from tests.engines import simulate
+from tests.gateware.host.paged import straight
 from tests.gateware.host.tlps import enables
 
 SIZES = {128: 128, 256: 256, 512: 512, 1024: 512, 4096: 512}
@@ -41,7 +42,7 @@ def test_every_payload_size_of_a_link(block, size):
     cases = [(at, n) for at in (0, 1, 3, limit - 1, limit - 4, 4095) for n in (1, 2, 3, 4, 5, limit, limit + 1, 1024)]
     for at, n in cases + [(r.randrange(4096), r.randrange(1, 1025)) for _ in range(20)]:
         offset, address, data = r.randrange(8), r.choice((0x10000, 1 << 40)) + at, r.randbytes(n)
-        jobs.append({"offset": offset, "address": address, "length": n})
+        jobs.append({"offset": offset, "address": address, "beyond": straight(address), "length": n})
         words += beats_of_bytes(r.randbytes(offset) + data + r.randbytes(r.choice((0, 4, 9))), config.host_width)
         wanted.append((address, data))
     source, stored = StreamSource(dut.sink, jobs, idle=0), StreamSource(dut.words, words, seed=size, idle=0.1)

@@ -15,6 +15,7 @@ from gateware.config import ConfigError, preset
 from gateware.host.pcie_host import PCIeHost
 from tests.drivers.stream import StreamSink, StreamSource
 from tests.engines import passive, simulate
+from tests.gateware.host.paged import pieces
 from tests.gateware.host.tlps import completion_dwords, enables, parse_one, request_dwords, words_of
 
 class Phy(LiteXModule):
@@ -134,8 +135,8 @@ def test_everything_at_once(host, network):
     link  = Host(dut, host, seed=3, rcb=128, idle=0.1, stall=0.2)
     step  = network//8
     # Reads.
-    requests = [{"address": r.randrange(1 << 12, 1 << r.choice([30, 40])), "length": r.choice([0, 1, 64, 100, 1024, 4096])}
-        for _ in range(20)]
+    requests = [{"address": r.randrange(1 << 12, 1 << r.choice([30, 40])), "beyond": r.getrandbits(28),
+        "length": r.choice([0, 1, 64, 100, 1024, 4096])} for _ in range(20)]
     source   = StreamSource(dut.host.read_request, requests, seed=1)
     payload  = StreamSink(dut.host.payload, seed=2, stall=0.1)
     # Writes.
@@ -143,11 +144,13 @@ def test_everything_at_once(host, network):
     for n in range(30):
         data, offset, address = r.randbytes(r.choice([1, 3, 64, 1024])), r.randrange(step), (1 << 45) + 8192*n + r.randrange(4096)
         frame = bytes(offset) + data + bytes(4)
-        jobs += [{"kind": WriteKind.PAYLOAD, "offset": offset, "address": address, "length": len(data)},
+        beyond = (1 << 33) + 2*n + 1
+        jobs += [{"kind": WriteKind.PAYLOAD, "offset": offset, "address": address, "beyond": beyond, "length": len(data)},
             {"kind": WriteKind.WORD, "address": (1 << 46) + 8*n, "word": n + 1}]
         beats  = [int.from_bytes(frame[i:i + step], "little") for i in range(0, len(frame), step)]
         words += [{"data": w, "last": i == len(beats) - 1} for i, w in enumerate(beats)]
-        wanted[address] = data
+        for at, length in pieces(address, beyond, len(data)):
+            wanted[at], data = data[:length], data[length:]
     writer = StreamSource(dut.host.jobs, jobs, seed=4)
     stored = StreamSource(dut.host.stored[0], words, seed=5)
     # Doorbells and loads, in one stream of requests from the host.
@@ -168,7 +171,8 @@ def test_everything_at_once(host, network):
         limit=60000, seed=3)
     for packet, request in zip(packets_of(payload.beats, step), requests, strict=True):
         clean = Host(dut, host)
-        assert packet[:request["length"]] == bytes(clean.byte(request["address"] + i) for i in range(request["length"]))
+        assert packet[:request["length"]] == bytes(clean.byte(at + i)
+            for at, length in pieces(request["address"], request["beyond"], request["length"]) for i in range(length))
     for address, data in wanted.items():
         assert bytes(link.memory[address + i] for i in range(len(data))) == data
     assert [link.memory[(1 << 46) + 8*n] for n in range(30)] == list(range(1, 31))

@@ -9,6 +9,7 @@ from gateware.config import preset
 from gateware.host.request_splitter import RequestSplitter
 from tests.drivers.stream import StreamSink, StreamSource
 from tests.engines import simulate
+from tests.gateware.host.paged import straight
 
 # What a link may be set to, and what this card makes of it: never more than its slots hold.
 SIZES = {128: 128, 256: 256, 512: 512, 1024: 512, 2048: 512, 4096: 512}
@@ -26,6 +27,7 @@ def test_every_request_size_of_a_link(block, size):
                 for n in (1, 2, limit - 1, limit, limit + 1, 4096)]
     requests += [{"address": r.randrange(1 << 44), "length": r.randrange(1, 4097)} for _ in range(20)]
     requests.insert(5, {"address": 77, "length": 0})             # Gives no part, and does not stop the next.
+    requests = [{**request, "beyond": straight(request["address"])} for request in requests]
     source = StreamSource(dut.sink, requests, seed=size, idle=0.2)
     sink   = StreamSink(dut.source, seed=size + 1, stall=0.2)
     def main():

@@ -24,6 +24,9 @@ from soc.sim.transfer import pattern
     (["--message", "0"], "--message is 0"),
     (["--size", "-1"], "--size is -1"),
     (["--size", str(1 << 26)], "do not fit"),
+    (["--page-size", "8191"], "--page-size is 8191, but it is 4096, 65536, 2097152 or none."),
+    (["--page-size", "4096", "--size", str(17 << 20)], "do not fit"),
+    (["--page-size", "2097152", "--size", str(56 << 20)], "do not fit"),
     (["--nodes", "3"], "even number of cards"),
     (["--queue-pairs", "9", "--pattern", "ring"], "in a ring"),
     (["--file", "no/such/file"], "The file no/such/file does not exist."),
@@ -45,7 +48,7 @@ def test_help_names_every_option_with_its_default(capsys):
     text = " ".join(capsys.readouterr().out.split())
     assert stop.value.code == 0
     for name in ("file", "out", "size", "planes", "paths", "loss", "duplicate", "corrupt", "trim", "mark", "delay", "jitter", "mtu",
-                 "message", "queue-pairs", "nodes", "pattern", "seed", "policy", "json", "pcap", "trace", "console",
+                 "message", "page-size", "queue-pairs", "nodes", "pattern", "seed", "policy", "json", "pcap", "trace", "console",
                  "counters", "soak", "packets"):
         assert re.search(rf"--{name}\b", text), name
     assert "(default: 1048576)" in text and "None" not in text

@@ -141,7 +141,7 @@ def test_a_flag_before_its_data_is_seen(make):
     source, destination, flag = a.alloc(32), b.alloc(32), b.alloc(8)
     watch = b.sim.watch(1, flag)
     for value in (1, 2):
-        assert b.sim.expect(watch, value, value, 0, source + 16*(value - 1), destination + 16*(value - 1), 16) == 0
+        assert b.sim.expect(watch, value, value, 0, source + 16*(value - 1), destination + 16*(value - 1), 16, 0) == 0
     b.sim.target(watch, 2)
     a.fill(source, bytes(range(32)))
     shoot(b, write_tlp(destination, bytes(range(16))))

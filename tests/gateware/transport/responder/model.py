@@ -7,6 +7,7 @@ jobs that must come out.
 
 from gateware.common.headers import IMMDT, METH, PACKET_TYPES, PETH, RETH, TSETH, NackReason, Opcode, Syndrome
 from gateware.common.layouts import Verdict, WriteKind, due_fields
+from tests.models.regions import allowed, bus_pieces
 
 MASK24 = 0xffffff
 REASONS = {Verdict.NO_BUFFER: NackReason.NO_PKT_BUFFER, Verdict.TRIMMED: NackReason.TRIMMED,
@@ -16,6 +17,10 @@ def ahead(a, b):
     """How far PSN `a` is ahead of `b`, signed."""
     d = (a - b) & MASK24
     return d - (1 << 24) if d >> 23 else d
+
+def usable(row):
+    """May genuine packets go to all of the region?"""
+    return row.get("usable", row["valid"] and row["rights"] & 2)
 
 def unpack_due(bits):
     values = {}
@@ -37,11 +42,12 @@ class Life:
         self.arrived  = {}                     # PSN -> (last, signal number or None), not yet passed.
 
 class Responder:
-    """Slow and obvious. `lives`, `regions`, `signals` are what the driver wrote, `counts` the flags' counts."""
+    """Slow and obvious. `lives`, `regions`, `table` (pages), `signals` are what the driver wrote, `counts` the flags' counts."""
     def __init__(self, config):
         self.config   = config
         self.lives    = {}
         self.regions  = {}
+        self.table    = []
         self.signals  = {}
         self.counts   = {}
         self.stash    = {}                     # (queue pair, RQMSN modulo max_wimm) -> signal number; outlives lives.
@@ -55,9 +61,9 @@ class Responder:
     def in_region(self, p):
         if p["length"] == 0:
             return True
-        key, row = p["rkey"], self.regions.get(p["rkey"] >> 8)
-        return bool(row and row["valid"] and row["variant"] == key & 0xff and row["rights"] & 2 and
-            row["base"] <= p["va"] and p["va"] + p["length"] <= row["base"] + row["length"] and p["total"] >= p["length"])
+        row = self.regions.get(p["rkey"] >> 8)
+        return (allowed(row, p["rkey"], 2, p["va"], p["length"]) and p["total"] >= p["length"] and
+            bus_pieces(row, self.table, p["va"], p["length"]) is not None)
 
     def take(self, p):
         """Returns (jobs, events) for one packet."""
@@ -104,9 +110,8 @@ class Responder:
         else:
             self.counters["receive_accepted"] += 1
             if p["stored"]:
-                row = self.regions[p["rkey"] >> 8]
-                jobs.append({"kind": WriteKind.PAYLOAD, "plane": p["plane"], "offset": p["offset"], "length": p["length"],
-                    "address": row["bus"] + p["va"] - row["base"]})
+                jobs.append({"kind": WriteKind.PAYLOAD, "plane": p["plane"], "offset": p["offset"],
+                    "pieces": bus_pieces(self.regions[p["rkey"] >> 8], self.table, p["va"], p["length"])})
             if kind.imm:
                 self.stash[index, p["rqmsn"] % self.config.max_wimm] = p["immediate"]
             q.arrived[p["psn"]] = (kind.last, kind.imm)
@@ -159,6 +164,7 @@ class Responder:
 # Traffic ------------------------------------------------------------------------------------------
 
 HOSTILE = ("generation", "index", "p_key", "variant", "key_index", "rights", "invalid_region", "below_base", "past_end", "past_2_64",
+    "past_table", "empty_region", "wrapping_region",
     "total", "length", "signal_range", "signal_invalid", "signal_qp", "rqmsn_above", "rqmsn_below")
 
 class Traffic:
@@ -187,10 +193,10 @@ class Traffic:
 
     def packet(self, qp, opcode, psn, length, **values):
         r, m, q = self.random, self.model, self.model.lives[qp]
-        usable  = [n for n, row in m.regions.items() if row["valid"] and row["rights"] & 2]
-        number  = r.choice(usable)
+        number  = r.choice([n for n, row in m.regions.items() if usable(row)])
         row     = m.regions[number]
-        offset  = r.choice([0, row["length"] - length, r.randrange(row["length"] - length + 1)])
+        edge    = (-row["base"] - r.randrange(length + 1)) % 4096 + 4096*r.randrange(8)      # A packet across a page's end.
+        offset  = r.choice([0, row["length"] - length, r.randrange(row["length"] - length + 1), min(edge, row["length"] - length)])
         return dict(opcode=opcode, p_key=q.attributes["p_key"], dest_qp=q.attributes["generation"] << 16 | qp, psn=psn, length=length,
             stored=int(length > 0), va=row["base"] + offset if length else r.getrandbits(64),
             rkey=number << 8 | row["variant"] if length else r.getrandbits(32), total=r.randrange(length, 1 << 24), **values)
@@ -242,7 +248,7 @@ class Traffic:
             row = rows[number]
             p.update(opcode=Opcode.WRITE_ONLY, length=length, stored=1, total=length, rkey=number << 8 | row["variant"],
                 va=(row["base"] + offset) & (2**64 - 1))
-        good = next(n for n, row in rows.items() if row["valid"] and row["rights"] & 2)
+        good = next(n for n, row in rows.items() if usable(row))
         if how == "generation":
             p["dest_qp"] ^= 1 << r.randrange(16, 24)
         elif how == "index":
@@ -257,6 +263,11 @@ class Traffic:
             memory(good, -r.choice([1, 64]))
         elif how == "past_end":
             memory(good, rows[good]["length"] - r.choice([1, 63]))
+        elif how in ("past_table", "empty_region", "wrapping_region"):
+            number = next(n for n, row in rows.items() if row.get("what") == how)
+            length = r.choice([1, 64])
+            memory(number, {"past_table": rows[number]["length"] - r.choice([64, 4096]), "empty_region": 0,
+                "wrapping_region": 1024 - r.randrange(length)}[how], length)
         elif how == "past_2_64":
             memory(good, 0)
             p["va"] = 2**64 - r.choice([1, 32, 63])

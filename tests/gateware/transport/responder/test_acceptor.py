@@ -14,6 +14,7 @@ from gateware.config import preset
 from gateware.transport.responder import acceptor
 from tests.drivers.stream import StreamSink, StreamSource
 from tests.engines import simulate
+from tests.gateware.host.paged import pieces
 from tests.gateware.transport.responder.model import MASK24, Life, Responder, Traffic, beat_of, unpack_due
 from tests.gateware.transport.tables import TableBench, counts_of, poked_tables
 
@@ -31,7 +32,7 @@ BENCHES = {}
 
 def bench(mpr, engine="verilator"):
     if (mpr, engine) not in BENCHES:          # One each: an engine changes the memories of a module.
-        BENCHES[mpr, engine] = Bench(preset("tiny", mpr=mpr))
+        BENCHES[mpr, engine] = Bench(preset("tiny", mpr=mpr, regions=16))
     return BENCHES[mpr, engine]
 
 class Run:
@@ -46,14 +47,27 @@ class Run:
         self.wanted, self.wanted_events, self.seen_counts = [], [], {}
 
     def regions(self):
-        r, rows = self.random, {}
-        rows[0] = dict(valid=1, variant=r.getrandbits(8), rights=2, base=r.getrandbits(40), length=1 << 20, bus=r.getrandbits(48))
-        rows[1] = dict(valid=1, variant=r.getrandbits(8), rights=7, base=2**64 - 4096, length=4096, bus=r.getrandbits(50))
-        rows[2] = dict(valid=1, variant=r.getrandbits(8), rights=5, base=0, length=1 << 30, bus=0)
-        rows[3] = dict(valid=0, variant=r.getrandbits(8), rights=7, base=0, length=1 << 30, bus=0)
-        self.model.regions = rows
-        for n, row in rows.items():
-            yield from self.dut.write(t.REGION, n, **row)
+        """Contiguous ones and such of pages, two that grant nothing, and three whose rows are wrong in parts."""
+        r, model = self.random, self.model
+        rows = [
+            dict(usable=1, rights=2, base=r.getrandbits(40), length=1 << 20, bus=r.getrandbits(48)),
+            dict(usable=1, base=2**64 - 4096, length=4096, bus=r.getrandbits(50)),
+            dict(rights=5, length=1 << 30),
+            dict(valid=0, length=1 << 30),
+            dict(usable=1, base=r.getrandbits(50) << 12 | 0x234, length=3*4096 - 0x234, page_shift=12, first_page=1),
+            dict(usable=1, base=r.getrandbits(40), length=1 << 17, page_shift=16, first_page=4),
+            dict(usable=1, base=2**64 - 5000, length=5000, page_shift=21, first_page=7),
+            dict(what="past_table", base=0x234, length=8*4096, page_shift=12, first_page=self.dut.config.translations - 7),
+            dict(what="empty_region", base=r.getrandbits(40), length=0, bus=r.getrandbits(40)),
+            dict(what="wrapping_region", base=2**64 - 1024, length=4096, bus=r.getrandbits(40)),
+        ]
+        model.table   = [r.getrandbits(64) >> 12 << 12 for _ in range(self.dut.config.translations)]
+        model.regions = {n: dict(valid=1, variant=r.getrandbits(8), rights=7, base=0, bus=0, page_shift=0, first_page=0, usable=0) | row
+            for n, row in enumerate(rows)}
+        for n, row in model.regions.items():
+            yield from self.dut.write(t.REGION, n, **{k: v for k, v in row.items() if k not in ("usable", "what")})
+        for n, bus in enumerate(model.table):
+            yield from self.dut.write(t.TRANSLATION, n, bus=bus)
 
     def signals(self, **rows):
         for n, row in {int(n[1:]): row for n, row in rows.items()}.items():
@@ -97,11 +111,13 @@ class Run:
             for name in self.model.counters:
                 self.seen_counts[name] = (yield self.dut.counts[name])
         simulate(self.dut, [main(), self.jobs.run(), self.events.run()], engine=engine, limit=400000, seed=self.seed)
-        names = {WriteKind.PAYLOAD: ("kind", "plane", "offset", "address", "length"), WriteKind.DISCARD: ("kind", "plane"),
+        names = {WriteKind.PAYLOAD: ("kind", "plane", "offset"), WriteKind.DISCARD: ("kind", "plane"),
             WriteKind.WORD: ("kind", "address", "word"), WriteKind.NOTIFY: ("kind",)}
         seen = []
         for n, beat in enumerate(self.jobs.beats):
             job = {k: beat[k] for k in names[beat["kind"]]}
+            if beat["kind"] == WriteKind.PAYLOAD:
+                job["pieces"] = pieces(beat["address"], beat["beyond"], beat["length"])
             if beat["kind"] == WriteKind.NOTIFY:
                 wanted = self.wanted[n].get("due", {}) if n < len(self.wanted) else {}
                 job["due"] = {k: v for k, v in unpack_due(beat["due"]).items() if k in wanted}
