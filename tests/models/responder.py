@@ -6,8 +6,7 @@ out; its memory and flags are plain objects. It has no clock: what it says follo
 
 PSN relative to the expected one:
     inside the window, new       placed at its own address; SACK if a trigger fires; ACK when messages complete
-    inside, had arrived          SACK
-    below, within 2^23           SACK and ACK
+    inside, had arrived; below   SACK and ACK
     above                        NACK PSN_OOR_WINDOW
     inside, new, trimmed         NACK with the reason
 """
@@ -93,7 +92,7 @@ class Responder:
             ack  = self.place(p, psn)
             sack = bool(self.since_sack > self.end.trigger or p["a"] or p["ce"] or p["rtx"])
         elif verdict in ("probe", "duplicate"):
-            sack, ack = True, verdict == "probe" or psn < self.expected
+            sack = ack = True
         answers = []
         if sack:
             answers.append(self.sack(p, psn, plane))

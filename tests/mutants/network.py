@@ -25,6 +25,7 @@ NETWORK = (
     mutant("full-store-overwritten", "receive_store", "self.full.eq(level == words)", "self.full.eq(0)"),
     mutant("pad-left-out", "packet_builder", "pad.eq(negative + 1)", "pad.eq(0)"),
     mutant("bytes-behind-the-payload-leak", "packet_builder", "(cut == 0) | (cut > lane) | (words_left != 1)", "1"),
+    mutant("header-enters-before-its-payload", "packet_builder", "(payload.valid & ~uses_payload)", "payload.valid"),
     mutant("failed-read-with-a-right-icrc", "crc", "Mux(spoilt, 0, ONES)", "ONES", "packet_builder"),
     mutant("short-frame-not-padded", "fcs", "(padding | sink.last) & (index >= final)", "padding | sink.last"),
     mutant("fcs-checker-sees-no-error", "fcs", "wrong.eq(b_error | reduce(", "wrong.eq(0 & reduce("),

@@ -21,16 +21,21 @@ from tests.system.bench import Recorder
 
 QUANTUM, PAUSE = 100, 2500
 
+def paths_of(evs, planes):
+    """[(entropy value, plane)] of a driver's list: value n is of plane n modulo the planes, unless the list says which."""
+    return [e if isinstance(e, tuple) else (e, n % planes) for n, e in enumerate(evs)]
+
 class Far:
     """The far node, as much of it as `Cluster.connect` asks for."""
     def __init__(self, seed, planes, ip=0x0a00_0002):
         self.index, self.ip, self.random = 1, ip, random.Random(f"{seed} far")
+        self.planes = planes
         self.macs  = [0x02_00_00_00_02_00 | plane for plane in range(4)]
         self.evs   = []
         self.rows  = []
 
-    def peer(self, number, ip, macs, evs, **values):
-        self.evs = list(evs)
+    def peer(self, number, ip, macs, evs, *more):
+        self.evs = paths_of(evs, self.planes)
 
     def queue_pair(self, **values):
         index = 0x20 + 3*len(self.rows)
@@ -49,9 +54,9 @@ class Session:
         self.card, self.far = self.c.nodes[0], Far(seed, planes)
         self.planes, self.ordered = planes, ordered
         self.evs, write = [], self.card.peer        # Entropy values that the card has for the far end.
-        def peer(number, ip, macs, evs, **values):
-            self.evs = list(evs)
-            write(number, ip, macs, evs, **values)
+        def peer(number, ip, macs, evs, *more):
+            self.evs = paths_of(evs, planes)
+            write(number, ip, macs, evs, *more)
         self.card.peer = peer
         self.to = self.back = None          # Adversaries towards the card and away from it.
         self.way_to   = [[] for _ in range(planes)]         # Heaps of arrivals.
