@@ -26,7 +26,6 @@ HOST = (
     mutant("last-credits-never-written", "credit_writer", "If((now.row.lag != 0) & page.row.valid,", "If(0,"),
     # Reads.
     mutant("byte-count-not-compared", "read_controller", "& (completion.byte_count == remaining_bytes)", "", "payload_reader"),
-    mutant("completion-longer-than-its-read", "read_controller", "& (count <= remaining)", "", "payload_reader"),
     mutant("tag-freed-before-its-data-left", "read_controller", "busy.eq((busy & ~retired) | allocated)",
         "busy.eq((busy & ~finished) | allocated)", "payload_reader"),
     mutant("tag-never-given-back", "read_controller", "(busy & ~retired) | allocated", "busy | allocated", "payload_reader"),
