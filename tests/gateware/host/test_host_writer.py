@@ -212,6 +212,32 @@ def test_a_packet_that_ends_early_stops_nothing(host, network):
     events, _   = run(dut, config, scenario, 4)
     check(events, scenario)
 
+def test_a_credit_line_waits_for_one_tlp_only():
+    """It comes in the middle of long packets and leaves before the second TLP after that."""
+    config, dut = build(128, 64)
+    scenario    = Scenario(config, 5, 6, lengths=[1024], kinds=[WriteKind.PAYLOAD])
+    scenario.small = []
+    jobs   = [StreamSource(dut.jobs, scenario.jobs, idle=0), *(StreamSource(s, b, idle=0) for s, b in zip(dut.stored, scenario.stored, strict=True))]
+    small  = [{"address": 16*n, "data": n} for n in range(1, 9)]
+    write, marks = StreamSink(dut.write, stall=0), []
+    def lines():
+        for line in small:
+            for _ in range(60):
+                yield
+            ended = sum(b["last"] for b in write.beats)
+            yield from StreamSource(dut.small, [line], idle=0).run()
+            marks.append(ended)
+    def rest():
+        while jobs[0].sent < len(scenario.jobs) or len(marks) < len(small) or not (yield dut.idle):
+            yield
+        yield
+        yield
+    simulate(dut, [*(s.run() for s in jobs), lines(), write.run(), rest()], limit=20000)
+    tlps = [b for b in write.beats if b["first"]]
+    for line, ended in zip(small, marks, strict=True):
+        place = next(i for i, b in enumerate(tlps) if b["address"] == line["address"] and b["length"] == 4)
+        assert place <= ended + 2, f"credit line {line['data']} waited for {place - ended} TLPs"
+
 def test_rate():
     """4096 bytes at one network word per cycle with at most 10 cycles more, 64 bytes in at most 20."""
     config, dut = build(128, 64, max_mtu=4096, receive_store=8192, payload_store=8192)

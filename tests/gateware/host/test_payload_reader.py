@@ -230,9 +230,23 @@ def test_every_fault_fails_its_read_and_no_other(fault):
     config, dut = build(128, 64)
     completer   = Completer(dut, 128, 5, faults=0.5, latency=20, stall=0, idle=0)
     completer.kinds, completer.dut_tags = (fault,), config.read_tags
-    requests    = [{"address": 0x10000 + 4096*n + 64*(n % 3), "length": 64 + 64*(n % 4)} for n in range(16)]
+    requests    = [{"address": 0x10000 + 4096*n + 64*(n % 3), "beyond": 0, "length": 64 + 64*(n % 4)} for n in range(16)]
     packets, _  = receive(dut, config, requests, completer, 5, limit=400000)
     assert 0 < check(packets, requests, config, completer.failed) < 16
+
+def test_a_late_answer_does_not_reach_the_next_read_of_its_tag():
+    """It fits that read in every respect, and comes while that waits: only the tag's rest keeps it away."""
+    config, dut = build(128, 64)
+    tags        = config.read_tags
+    requests    = [{"address": 0x10000 + 0x1000*n, "beyond": 0, "length": 64} for n in range(2*tags)]
+    completer   = Completer(dut, 128, 6, latency=0, stall=0, idle=0)
+    real        = completer.answer
+    def answer(read):
+        late = read["address"] < 0x10000 + 0x1000*tags
+        return int(TIMEOUT*(1.6 if late else 0.8)), real(read)[1]
+    completer.answer = answer
+    packets, _  = receive(dut, config, requests, completer, 6, stall=0, idle=0, limit=60000)
+    assert check(packets, requests, config, [q["address"] for q in requests[:tags]]) == tags
 
 def test_reads_go_on_after_a_silent_completer():
     """No answer to any tag: every read fails in bounded time, and the tags come back."""
