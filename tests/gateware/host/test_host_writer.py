@@ -217,7 +217,7 @@ def test_a_credit_line_waits_for_one_tlp_only():
     config, dut = build(128, 64)
     scenario    = Scenario(config, 5, 6, lengths=[1024], kinds=[WriteKind.PAYLOAD])
     scenario.small = []
-    jobs   = [StreamSource(dut.jobs, scenario.jobs, idle=0), *(StreamSource(s, b, idle=0) for s, b in zip(dut.stored, scenario.stored, strict=True))]
+    jobs   = [StreamSource(s, b, idle=0) for s, b in zip([dut.jobs, *dut.stored], [scenario.jobs, *scenario.stored], strict=True)]
     small  = [{"address": 16*n, "data": n} for n in range(1, 9)]
     write, marks = StreamSink(dut.write, stall=0), []
     def lines():
