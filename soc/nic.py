@@ -14,6 +14,7 @@ from litex.soc.interconnect.csr import CSRField, CSRStatus, CSRStorage
 from migen import *
 
 from gateware.common.counters import Counters
+from gateware.common.headers import Dscp
 from gateware.common.tables import ROW_BITS
 from gateware.host.pcie_host import PCIeHost
 from gateware.network.packet_builder import PacketBuilder
@@ -35,6 +36,7 @@ class NIC(LiteXModule):
         # Registers ----------------------------------------------------------------------------------
         self._enable   = CSRStorage(1, name="enable", description="1: take part in the network.")
         self._own_ip   = CSRStorage(32, name="own_ip", description="Own IPv4 address; 0 accepts any.")
+        self._own_ip6  = CSRStorage(128, name="own_ip6", description="Own IPv6 address; 0 accepts any.")
         self._own_macs = [CSRStorage(48, name=f"own_mac{i}", description=f"Own MAC address on plane {i}.") for i in range(config.planes)]
         for i, register in enumerate(self._own_macs):
             setattr(self, f"_own_mac{i}", register)
@@ -42,6 +44,15 @@ class NIC(LiteXModule):
         self._planes_enable = CSRStorage(config.planes, name="planes_enable", reset=2**config.planes - 1,
             description="Planes that the card may send on; the driver takes one away here.")
         self._planes_up     = CSRStatus(config.planes, name="planes_up", description="Planes enabled whose link has no fault.")
+        classes = {}
+        for name, value, text in (
+                ("control",         Dscp.CONTROL,         "sent in SACK, NACK and Transport ACK"),
+                ("data",            Dscp.DATA,            "sent in probes"),
+                ("trimmable",       Dscp.TRIMMABLE,       "sent in WRITEs"),
+                ("trimmed",         Dscp.TRIMMED,         "of a received WRITE that a switch has trimmed"),
+                ("trimmed_lasthop", Dscp.TRIMMED_LASTHOP, "of a received WRITE that the last switch has trimmed")):
+            classes[name] = CSRStorage(6, name=f"dscp_{name}", reset=value, description=f"DSCP {text}.")
+            setattr(self, f"_dscp_{name}", classes[name])
         self._tables_row = CSRStorage(ROW_BITS, name="tables_row", description="A table's row, columns packed from bit 0.")
         self._tables_command = CSRStorage(name="tables_command", description="Writing it stores the row.", fields=[
             CSRField("table",  size=4,             description="Number of the table."),
@@ -75,6 +86,9 @@ class NIC(LiteXModule):
                 plane.source.connect(receiver.sink, omit={"valid"}),
                 receiver.sink.valid.eq(plane.source.valid & self._enable.storage),
                 receiver.own_ip.eq(self._own_ip.storage),
+                receiver.own_ip6.eq(self._own_ip6.storage),
+                receiver.dscp_trimmed.eq(classes["trimmed"].storage),
+                receiver.dscp_trimmed_lasthop.eq(classes["trimmed_lasthop"].storage),
                 receiver.own_mac.eq(self._own_macs[i].storage),
                 receiver.udp_port.eq(self._udp_port.storage),
                 receiver.source.connect(transport.received[i]),
@@ -102,6 +116,8 @@ class NIC(LiteXModule):
                 **{i: builder.source.connect(plane.sink) for i, plane in enumerate(planes)},
                 "default": builder.source.ready.eq(1)}),   # An entropy value of a plane that is not there.
             transport.own_ip.eq(self._own_ip.storage),
+            transport.own_ip6.eq(self._own_ip6.storage),
+            *[getattr(transport, f"dscp_{name}").eq(classes[name].storage) for name in ("control", "data", "trimmable")],
             transport.udp_port.eq(self._udp_port.storage),
             transport.planes_up.eq(self._planes_enable.storage & Cat(*[plane.link_up for plane in planes])),
             self._planes_up.status.eq(transport.planes_up),
@@ -146,7 +162,9 @@ class NIC(LiteXModule):
         for i, receiver in enumerate(self.receivers):
             for name, text in (("good", "good packets"), ("bad_fcs", "frames with a bad FCS"), ("bad_icrc", "packets with a bad ICRC"),
                                ("bad_length", "packets with a bad length"), ("bad_header", "frames that are not RoCEv2 for this card"),
-                               ("bad_opcode", "packets with an unknown opcode"), ("store_full", "packets without room for their headers"),
+                               ("bad_opcode", "packets with an unknown opcode"),
+                               ("endpoint", "endpoint requests and responses, refused"),
+                               ("store_full", "packets without room for their headers"),
                                ("no_buffer", "good packets without room for their payload"),
                                ("trimmed", "packets that a switch has trimmed")):
                 shown[f"plane{i}_{name}"] = (getattr(receiver, name), f"Received on plane {i}: {text}.")

@@ -5,8 +5,8 @@ Bits are numbered as in the standards: 0 is the most significant bit of the firs
 slices its fields out of a byte vector with `decode`, and builds one with `encode`; the Python
 models, the tests and the documents use `pack` and `unpack` of the same tables.
 
-Sources: IEEE 802.3, RFC 791, RFC 768, IBTA (BTH, RETH, AETH, ImmDt), MRC 1.0 (METH, TSETH, SETH,
-CC_STATE, NETH, PETH).
+Sources: IEEE 802.3, RFC 791, RFC 8200, RFC 768, IBTA (BTH, RETH, AETH, ImmDt), MRC 1.0 (METH, TSETH,
+SETH, CC_STATE, NETH, PETH).
 """
 
 from dataclasses import dataclass
@@ -85,12 +85,12 @@ class Header:
                 offset += width
         return statements
 
-# Ethernet, IPv4, UDP ------------------------------------------------------------------------------
+# Ethernet, IP, UDP --------------------------------------------------------------------------------
 
 ETH = Header("ETH", 14,
     ("destination",   0, 48, "destination MAC"),
     ("source",       48, 48, "source MAC"),
-    ("ethertype",    96, 16, "0x0800 = IPv4"))
+    ("ethertype",    96, 16, "0x0800 = IPv4, 0x86dd = IPv6"))
 
 IPV4 = Header("IPv4", 20,
     ("version",        0,  4, "4"),
@@ -106,6 +106,17 @@ IPV4 = Header("IPv4", 20,
     ("checksum",      80, 16, "of this header"),
     ("source",        96, 32, "source address"),
     ("destination",  128, 32, "destination address"))
+
+IPV6 = Header("IPv6", 40,
+    ("version",        0,  4, "6"),
+    ("dscp",           4,  6, "traffic class, its upper bits"),
+    ("ecn",           10,  2, "3 = congestion experienced"),
+    ("flow_label",    12, 20, "entropy value, the upper 4 bits 0"),
+    ("payload_length",32, 16, "bytes, UDP header to the ICRC"),
+    ("next_header",   48,  8, "17 = UDP: no extension headers"),
+    ("hop_limit",     56,  8, "64"),
+    ("source",        64,128, "source address"),
+    ("destination",  192,128, "destination address"))
 
 UDP = Header("UDP", 8,
     ("source_port",      0, 16, "entropy value"),
@@ -193,12 +204,13 @@ PETH = Header("PETH", 16,
     ("tsr",          112,  1, ""),
     ("ftype",        124,  4, "1"))
 
-HEADERS = (ETH, IPV4, UDP, BTH, METH, TSETH, RETH, IMMDT, AETH, SETH, CC_STATE, NETH, PETH)
+HEADERS = (ETH, IPV4, IPV6, UDP, BTH, METH, TSETH, RETH, IMMDT, AETH, SETH, CC_STATE, NETH, PETH)
 
 # Bodies: what follows the BTH, as one vector ------------------------------------------------------
 
 BODY_BYTES = SETH.length + CC_STATE.length      # 36, the longest.
-PREFIX_BYTES = ETH.length + IPV4.length + UDP.length + BTH.length # 54, Ethernet to BTH.
+PREFIX_BYTES  = ETH.length + IPV4.length + UDP.length + BTH.length # 54, Ethernet to BTH.
+PREFIX6_BYTES = ETH.length + IPV6.length + UDP.length + BTH.length # 74, the same on IPv6.
 ICRC_BYTES, FCS_BYTES, GAP_BYTES = 4, 4, 20     # GAP: preamble, start and inter-frame gap.
 
 # Normalised data body: the same position whether TSETH and ImmDt are on the wire or not.
@@ -218,6 +230,10 @@ class Opcode:
     SACK           = 0xdc
     NACK           = 0xdd
     PROBE          = 0xde
+
+# Endpoint operations: connectionless, to the queue pair number that belongs to the endpoint itself. They are refused.
+ENDPOINT_OPCODES = (0xd8, 0xd9)     # Request, response.
+ENDPOINT_QP      = 2
 
 @dataclass(frozen=True)
 class PacketType:
@@ -260,11 +276,11 @@ class Syndrome:
     NAK_REMOTE_OPERATION  = 0x63
 
 class Dscp:
-    """Traffic classes: configuration on a real network, these are the defaults."""
+    """Traffic classes: registers of the card, these are the values after reset."""
     CONTROL         = 46
     DATA            = 0     # A switch may drop it, but not trim it: probes.
     TRIMMABLE       = 4     # A switch may cut off its payload: WRITEs.
     TRIMMED         = 12    # A switch has.
     TRIMMED_LASTHOP = 16    # The switch before the receiver has.
 
-ETHERTYPE_IPV4, PROTOCOL_UDP, UDP_PORT = 0x0800, 17, 4791
+ETHERTYPE_IPV4, ETHERTYPE_IPV6, PROTOCOL_UDP, UDP_PORT = 0x0800, 0x86dd, 17, 4791

@@ -110,7 +110,6 @@ def received_layout(config):
         ("psn",     24),
         ("entropy", 16),                    # UDP source port.
         ("ce",       1),                    # IP ECN = congestion experienced.
-        ("source",  32),                    # IPv4 source address.
         ("length",   config.length_bits),   # Bytes of payload, pad not counted.
         ("offset",   6),                    # Byte lane of the first payload byte in its first stored word.
         ("stored",   1),                    # Words of this packet wait in the store (GOOD, length > 0).
@@ -135,10 +134,11 @@ def send_layout(config):
         ("plane",           2),
         ("destination_mac",48),
         ("source_mac",     48),
-        ("source_ip",      32),
-        ("destination_ip", 32),
+        ("ipv6",            1),                   # Else IPv4, its addresses are the lowest 32 bits.
+        ("source_ip",     128),
+        ("destination_ip",128),
         ("dscp",            6),
-        ("entropy",        16),                   # UDP source port.
+        ("entropy",        16),                   # UDP source port; also the low half of the IPv6 flow label.
         ("udp_port",       16),                   # UDP destination port.
         ("opcode",          8),
         ("p_key",          16),

@@ -85,7 +85,8 @@ QUEUE_PAIR = Table(0, "queue_pair",      # Writing it starts a new life: all tra
     ("guard_packets", 8, "reorder guard before firmware sets it, packets"))
 
 PEER = Table(1, "peer",
-    ("ip",           32, "IPv4 address"),
+    ("ip",          128, "IPv6 address, or IPv4 address in the lowest 32 bits"),
+    ("ipv6",          1, "1: IPv6"),
     ("ev_count",      9, "entropy values in use, 1 to the number of table rows per peer"),
     ("mac0",         48, "MAC on plane 0"),
     ("mac1",         48, ""),

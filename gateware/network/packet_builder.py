@@ -7,10 +7,11 @@
 
 The next packet's lengths and checksum are worked out while the present one goes out. Inside a frame
 there is no bubble as long as source takes a word per cycle and the whole payload waits upstream (it
-must: the MAC has no underrun guard). Padding to 60 bytes, preamble and FCS are the MAC's. Limits:
-IPv4 without options, UDP checksum 0, data path of 64 to 512 bits.
+must: the MAC has no underrun guard). Padding to 60 bytes, preamble and FCS are the MAC's. IPv4 and IPv6
+packets follow each other in any order. Limits: at most one frame per 6 cycles; no IPv4 options, no IPv6
+extension headers, UDP checksum 0 on both, data path of 64 to 512 bits.
 
-Sources: RFC 791, RFC 768, IBTA volume 1 (BTH, ICRC), MRC 1.0 (METH, TSETH).
+Sources: RFC 791, RFC 8200, RFC 768, IBTA volume 1 (BTH, ICRC), MRC 1.0 (METH, TSETH).
 """
 
 from liteeth.common import eth_phy_description
@@ -21,7 +22,7 @@ from migen import *
 from gateware.common.headers import *
 from gateware.common.layouts import payload_layout, send_layout
 from gateware.network.crc import CrcAppender
-from gateware.network.icrc import IcrcMask
+from gateware.network.icrc import MASKED_END, IcrcMask
 
 ECT0 = 2 # ECN codepoint of data packets: the network may mark them.
 
@@ -37,7 +38,7 @@ class HeaderBuilder(LiteXModule):
         self.sink    = sink = stream.Endpoint(send_layout(config))
         self.taken   = Signal()
         self.ready   = Signal()
-        self.header  = Signal(8*(PREFIX_BYTES + BODY_BYTES))
+        self.header  = Signal(8*(PREFIX6_BYTES + BODY_BYTES))
         self.length  = Signal(7)
         self.total   = Signal(16)
 
@@ -79,18 +80,25 @@ class HeaderBuilder(LiteXModule):
             pad.eq(negative + 1),
             tail.eq(sink.length + pad),
         ]
+        ipv6   = sink.ipv6
+        prefix = Signal(7)
+        extra  = Signal(3) # Bytes of TSETH.
+        self.comb += [
+            prefix.eq(Mux(ipv6, PREFIX6_BYTES, PREFIX_BYTES)),
+            extra.eq(Cat(C(0, 2), ts)),
+        ]
         step = Signal(4)
         self.comb += self.ready.eq(step[3])
         self.sync += [
             step.eq(Cat(sink.valid, step[:3])),
             If(self.taken, step.eq(0)),
-            self.length.eq(PREFIX_BYTES + fixed_body + Cat(C(0, 2), ts)),
-            ip_length.eq(IPV4.length + UDP.length + BTH.length + ICRC_BYTES + fixed_body + Cat(C(0, 2), ts) + tail),
-            udp_length.eq(UDP.length + BTH.length + ICRC_BYTES + fixed_body + Cat(C(0, 2), ts) + tail),
-            self.total.eq(PREFIX_BYTES + fixed_body + Cat(C(0, 2), ts) + tail),
+            self.length.eq(prefix + fixed_body + extra),
+            ip_length.eq(IPV4.length + UDP.length + BTH.length + ICRC_BYTES + fixed_body + extra + tail),
+            udp_length.eq(UDP.length + BTH.length + ICRC_BYTES + fixed_body + extra + tail),
+            self.total.eq(prefix + fixed_body + extra + tail),
         ]
 
-        # IP checksum (second to fourth cycle).
+        # IPv4 checksum (second to fourth cycle).
         ecn, tos = Signal(2), Signal(16)
         partial, folded, checksum = Signal(20), Signal(17), Signal(16)
         self.comb += [
@@ -98,8 +106,8 @@ class HeaderBuilder(LiteXModule):
             tos.eq(Cat(ecn, sink.dscp, C(0x45, 8))),
         ]
         self.sync += [
-            partial.eq(tos + ip_length + (64 << 8 | PROTOCOL_UDP) + sink.source_ip[:16] + sink.source_ip[16:] +
-                sink.destination_ip[:16] + sink.destination_ip[16:]),
+            partial.eq(tos + ip_length + (64 << 8 | PROTOCOL_UDP) + sink.source_ip[:16] + sink.source_ip[16:32] +
+                sink.destination_ip[:16] + sink.destination_ip[16:32]),
             folded.eq(partial[:16] + partial[16:]),
         ]
         carried = Signal(16)
@@ -109,15 +117,19 @@ class HeaderBuilder(LiteXModule):
         ]
 
         # The bytes.
-        eth, ip, udp, bth = Signal(8*ETH.length), Signal(8*IPV4.length), Signal(8*UDP.length), Signal(8*BTH.length)
+        eth, ip4, ip6, udp, bth = (Signal(8*h.length) for h in (ETH, IPV4, IPV6, UDP, BTH))
+        ethertype = Signal(16)
         self.comb += [
-            *ETH.encode(eth, destination=sink.destination_mac, source=sink.source_mac, ethertype=ETHERTYPE_IPV4),
-            *IPV4.encode(ip, version=4, ihl=5, dscp=sink.dscp, ecn=ecn, total_length=ip_length, ttl=64,
-                protocol=PROTOCOL_UDP, checksum=checksum, source=sink.source_ip, destination=sink.destination_ip),
+            ethertype.eq(Mux(ipv6, ETHERTYPE_IPV6, ETHERTYPE_IPV4)),
+            *ETH.encode(eth, destination=sink.destination_mac, source=sink.source_mac, ethertype=ethertype),
+            *IPV4.encode(ip4, version=4, ihl=5, dscp=sink.dscp, ecn=ecn, total_length=ip_length, ttl=64,
+                protocol=PROTOCOL_UDP, checksum=checksum, source=sink.source_ip[:32], destination=sink.destination_ip[:32]),
+            *IPV6.encode(ip6, version=6, dscp=sink.dscp, ecn=ecn, flow_label=Cat(sink.entropy, C(0, 4)), payload_length=udp_length,
+                next_header=PROTOCOL_UDP, hop_limit=64, source=sink.source_ip, destination=sink.destination_ip),
             *UDP.encode(udp, source_port=sink.entropy, destination_port=sink.udp_port, length=udp_length),
             *BTH.encode(bth, opcode=sink.opcode, pad=pad, p_key=sink.p_key, dest_qp=sink.dest_qp, a=sink.a,
                 rtx=sink.rtx, ts=ts, psn=sink.psn),
-            self.header.eq(Cat(eth, ip, udp, bth, body)),
+            self.header.eq(Mux(ipv6, Cat(eth, ip6, udp, bth, body), Cat(eth, ip4, udp, bth, body))),
             sink.ready.eq(self.taken),
         ]
 
@@ -158,7 +170,7 @@ class PacketBuilder(LiteXModule):
         ]
 
         # Present packet: headers shift out word by word, payload comes in behind them.
-        header_words = -(-(PREFIX_BYTES + BODY_BYTES)//lanes)
+        header_words = -(-(PREFIX6_BYTES + BODY_BYTES)//lanes)
         header       = Signal(data_width*header_words)
         busy, last   = Signal(), Signal()
         whole        = Signal(max=header_words + 1)  # Words that are headers only, yet to come.
@@ -168,6 +180,7 @@ class PacketBuilder(LiteXModule):
         cut          = Signal(lane_bits)             # Bytes in the last payload word, 0 for all.
         end          = Signal(lane_bits)             # Bytes in the frame's last word.
         plane        = Signal(2)
+        ipv6         = Signal()
         carry        = Signal(data_width)            # The part of the last payload word that did not fit.
         spoilt       = Signal()
 
@@ -178,17 +191,19 @@ class PacketBuilder(LiteXModule):
         for lane in range(lanes):
             inside = 1 if lane == 0 else (cut == 0) | (cut > lane) | (words_left != 1)
             self.comb += If(uses_payload & inside, trimmed[8*lane:8*(lane + 1)].eq(payload.data[8*lane:8*(lane + 1)]))
-        offsets = sorted({(PREFIX_BYTES + t.body + more) % lanes for t in PACKET_TYPES.values() if t.data for more in (0, 4)})
+        offsets = sorted({(prefix + t.body + more) % lanes for prefix in (PREFIX_BYTES, PREFIX6_BYTES)
+            for t in PACKET_TYPES.values() if t.data for more in (0, 4)})
         self.comb += Case(offset, {
             **{o: wide.eq(trimmed << 8*o) for o in offsets[1:]},
             "default": wide.eq(trimmed << 8*offsets[0])})
 
         # Word out.
-        self.icrc = icrc = CrcAppender(data_width, start=IcrcMask.start, mask=IcrcMask, most=PREFIX_BYTES//lanes + 1,
+        self.icrc = icrc = CrcAppender(data_width, start=IcrcMask.start, mask=IcrcMask, most=-(-MASKED_END//lanes),
             ends=range(2, lanes, 4))
         step, load, ready = Signal(), Signal(), Signal()
         self.comb += [
             last.eq(left == 0),
+            icrc.mask.ipv6.eq(ipv6),
             icrc.sink.valid.eq(busy & (~uses_payload | payload.valid)),
             icrc.sink.data.eq(header[:data_width] | wide[:data_width] | carry),
             icrc.sink.last.eq(last),
@@ -223,6 +238,7 @@ class PacketBuilder(LiteXModule):
                 cut.eq(sink.length[:lane_bits]),
                 end.eq(headers.total[:lane_bits]),
                 plane.eq(sink.plane),
+                ipv6.eq(sink.ipv6),
                 carry.eq(0),
                 spoilt.eq(0),
                 self.packets.eq(self.packets + 1)

@@ -1,25 +1,25 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Receive path of one plane: frames from the MAC become checked headers and stored payload.
 
-    MAC -> header capture -> ICRC ----> verdict -> header FIFO -> source
+    MAC -> headers, their check, ICRC -> verdict -> header FIFO -> source
                  |                         |commit / roll back
                  +-> payload words -> receive store ------------> stored
 
 The MAC is never held back. Everything of a packet stays hidden until the frame has ended and FCS,
-ICRC, headers and all lengths have proved right; a bad packet leaves nothing but a count. What the
-receiver knows of an opcode comes from PACKET_TYPES.
+ICRC, headers and all lengths have proved right; a bad packet leaves nothing but a count.
 
 Two kinds of WRITE go on without their payload, so that the responder can say why it asks for them
 again: a good one for which the store has no room, and one that a switch has trimmed. A trimmed packet
-is known by its DSCP; its ICRC is gone and its lengths are stale, so neither is looked at.
+is known by its DSCP; its ICRC is gone and its lengths are stale, so neither is looked at. The last quarter
+of the header FIFO is for packets without a payload in the store.
 
-Limits: IPv4 without options or fragments, data path of 64, 128 or 256 bits.
+Limits: those of HeaderCheck.
 
-Sources: RFC 791, RFC 768, IBTA volume 1 (BTH, ICRC), MRC 1.0 (METH, TSETH).
+Sources: IBTA volume 1 (BTH, ICRC), MRC 1.0 (METH, TSETH).
 """
 
 from functools import reduce
-from operator import add, or_
+from operator import or_
 
 from liteeth.common import eth_phy_description
 from litex.gen import LiteXModule
@@ -30,6 +30,7 @@ from gateware.common.headers import *
 from gateware.common.layouts import Verdict, received_layout
 from gateware.network.crc import CrcStep, residue
 from gateware.network.header_capture import HeaderCapture
+from gateware.network.header_check import HeaderCheck
 from gateware.network.icrc import IcrcMask
 from gateware.network.receive_store import ReceiveStore
 
@@ -41,32 +42,26 @@ class ReceivePath(LiteXModule):
     sink:    frames without FCS, `last_be` one-hot with `last`, `error` with a bad FCS; always ready.
     source:  one beat per packet that is good, trimmed or without room, 4 cycles after the frame's last word.
     stored:  payload words of good data packets with a payload, in the order of `source`.
-    own_ip, own_mac: 0 accepts any. udp_port: destination port of RoCEv2.
+    own_ip, own_ip6, own_mac, udp_port, dscp_trimmed, dscp_trimmed_lasthop: as in HeaderCheck.
 
-    Every frame counts once, as the first of: bad_fcs, bad_header (not for us, not RoCEv2), bad_opcode,
-    bad_length, bad_icrc, store_full (no room for the header), trimmed, no_buffer (good, but no room for the
-    payload), good.
+    Every frame counts once, as the first of: bad_fcs, bad_header (not for us, not RoCEv2), endpoint (an endpoint
+    operation, refused), bad_opcode, bad_length, bad_icrc, store_full (no room for the header), trimmed, no_buffer
+    (good, but no room for the payload), good.
     """
-    counters = ("bad_fcs", "bad_header", "bad_opcode", "bad_length", "bad_icrc", "store_full", "trimmed", "no_buffer", "good")
+    counters = ("bad_fcs", "bad_header", "endpoint", "bad_opcode", "bad_length", "bad_icrc", "store_full", "trimmed", "no_buffer", "good")
 
-    def __init__(self, config, header_depth=16):
+    def __init__(self, config):
         data_width = config.network_width
         lanes      = data_width//8
-        if data_width > 256:
-            raise ValueError(f"network_width is {data_width}, but the receive path is made for 64, 128 or 256 bits.")
         self.sink     = sink   = stream.Endpoint(eth_phy_description(data_width))
         self.source   = source = stream.Endpoint(received_layout(config))
-        self.own_ip   = Signal(32)
-        self.own_mac  = Signal(48)
-        self.udp_port = Signal(16, reset=UDP_PORT)
-
         for name in self.counters:
             setattr(self, name, Signal(32, name=name))
 
         # # #
 
         lane_bits = log2_int(lanes)
-        most      = (ETH.length + IPV4.length + UDP.length + BTH.length + DATA_BODY_BYTES + config.max_mtu + ICRC_BYTES)//lanes + 2
+        most      = (PREFIX6_BYTES + DATA_BODY_BYTES + config.max_mtu + ICRC_BYTES)//lanes + 2
         index     = Signal(max=most + 1) # Saturates; a frame that long is refused.
 
         # Stage A: the word and its number; the headers of the frame so far.
@@ -89,50 +84,9 @@ class ReceivePath(LiteXModule):
             )
         ]
         self.capture = capture = HeaderCapture(data_width, sink.valid, index, sink.data)
-        ip, udp, bth = (lambda n: IPV4.field(capture.ip, n)), (lambda n: UDP.field(capture.udp, n)), (lambda n: BTH.field(capture.bth, n))
-
-        # Opcode: what the table says of it.
-        opcode = Signal(8)
-        known, data, imm, ts = Signal(), Signal(), Signal(), Signal()
-        fixed_body = Signal(6) # Bytes of the body without TSETH.
-        body   = Signal(6)  # Bytes of the body on the wire.
-        header = Signal(7)  # Bytes from the frame's start to the payload.
-        self.comb += [
-            opcode.eq(bth("opcode")),
-            ts.eq(data & bth("ts")),
-            Case(opcode, {
-                **{t.opcode: [known.eq(1), data.eq(t.data), imm.eq(t.imm), fixed_body.eq(t.body)] for t in PACKET_TYPES.values()},
-                "default": known.eq(0)}),
-            body.eq(fixed_body + Cat(C(0, 2), ts)),
-            header.eq(PREFIX_BYTES + body),
-        ]
-
-        # Trimmed by a switch: METH and TSETH must be there, nothing else of the body is looked at.
-        trimmed, lasthop = Signal(), Signal()
-        least = Signal(6) # Position of the last byte that must be there.
-        self.comb += [
-            lasthop.eq(ip("dscp") == Dscp.TRIMMED_LASTHOP),
-            trimmed.eq(data & ((ip("dscp") == Dscp.TRIMMED) | lasthop)),
-            least.eq(PREFIX_BYTES + METH.length - 1 + Cat(C(0, 2), ts)),
-        ]
-
-        # Lengths, each sum in a signal of its own. `end`: position of the ICRC's last byte; `tail`: of the
-        # payload's last byte; `rest`: bytes of payload and pad, negative if the headers do not fit.
-        total, pad     = Signal(16), Signal(2)
-        end, tail      = Signal(17), Signal(17)
-        fixed, rest    = Signal(7), Signal(18)
-        length         = Signal(18)
-        udp_total      = Signal(17)
-        self.comb += [
-            total.eq(ip("total_length")),
-            pad.eq(bth("pad")),
-            end.eq(total + (ETH.length - 1)),
-            tail.eq(total + (ETH.length - ICRC_BYTES - 1) - pad),
-            fixed.eq(IPV4.length + UDP.length + BTH.length + ICRC_BYTES + body),
-            rest.eq(total - fixed),
-            length.eq(rest - pad),
-            udp_total.eq(udp("length") + IPV4.length),
-        ]
+        self.check   = check   = HeaderCheck(config, capture)
+        for name in ("own_ip", "own_ip6", "own_mac", "udp_port", "dscp_trimmed", "dscp_trimmed_lasthop"):
+            setattr(self, name, getattr(check, name))
 
         # Stage B: word, ICRC mask and verdicts on the headers so far.
         b_valid, b_last, b_error = Signal(), Signal(), Signal()
@@ -141,15 +95,13 @@ class ReceivePath(LiteXModule):
         b_end       = Signal(17)
         b_tail_word = Signal(17 - lane_bits)
         b_header, b_sum = Signal(7), Signal(20)
-        b_bad_header, b_bad_opcode, b_bad_length = Signal(), Signal(), Signal()
+        b_bad_header, b_endpoint, b_bad_opcode, b_bad_length = (Signal() for _ in range(4))
         b_store     = Signal()          # The packet has payload to store.
-        b_trimmed, b_least = Signal(), Signal(6)
+        b_trimmed, b_least = Signal(), Signal(7)
         self.mask = mask = IcrcMask(data_width, a_index)
-        self.comb += mask.data.eq(a_data)
-        destination_mac, destination_ip = Signal(48), Signal(32)
         self.comb += [
-            destination_mac.eq(ETH.field(capture.eth, "destination")),
-            destination_ip.eq(ip("destination")),
+            mask.data.eq(a_data),
+            mask.ipv6.eq(capture.ipv6),
         ]
         self.sync += [
             b_valid.eq(a_valid),
@@ -160,26 +112,17 @@ class ReceivePath(LiteXModule):
                 b_last.eq(a_last),
                 b_error.eq(a_error),
                 b_final.eq(reduce(or_, [Mux(a_last_be[i], i, 0) for i in range(lanes)])),
-                b_end.eq(end),
-                b_tail_word.eq(tail[lane_bits:]),
-                b_header.eq(header),
-                b_store.eq(known & data & ~trimmed & ~length[17] & (length[:17] != 0) & (length[:17] <= config.max_mtu)),
-                b_trimmed.eq(trimmed),
-                b_least.eq(least),
-                b_sum.eq(reduce(add, [Cat(capture.ip[16*i + 8:16*i + 16], capture.ip[16*i:16*i + 8]) for i in range(10)])),
-                b_bad_header.eq(
-                    (ETH.field(capture.eth, "ethertype") != ETHERTYPE_IPV4) |
-                    ((self.own_mac != 0) & (destination_mac != self.own_mac)) |
-                    (ip("version") != 4) | (ip("ihl") != 5) |
-                    (Cat(ip("fragment"), ip("flags")[0]) != 0) |
-                    (ip("protocol") != PROTOCOL_UDP) |
-                    ((self.own_ip != 0) & (destination_ip != self.own_ip)) |
-                    (udp("destination_port") != self.udp_port) |
-                    (bth("tver") != 0)),
-                b_bad_opcode.eq(~known),
-                b_bad_length.eq(
-                    (udp_total != total) | rest[17] | length[17] | (rest[:2] != 0) |
-                    (length[:17] > config.max_mtu) | (~data & (rest[:17] != 0))),
+                b_end.eq(check.end),
+                b_tail_word.eq(check.tail[lane_bits:]),
+                b_header.eq(check.header),
+                b_store.eq(check.known & check.data & ~check.trimmed & check.fits & (check.length != 0)),
+                b_trimmed.eq(check.trimmed),
+                b_least.eq(check.least),
+                b_sum.eq(check.checksum),
+                b_bad_header.eq(check.bad_header),
+                b_endpoint.eq(check.endpoint),
+                b_bad_opcode.eq(~check.known),
+                b_bad_length.eq(check.bad_length),
             )
         ]
 
@@ -211,7 +154,7 @@ class ReceivePath(LiteXModule):
         self.store  = store = ReceiveStore(data_width, config.receive_store)
         self.stored = store.source
         overflow    = Signal()
-        in_payload  = Signal()
+        in_payload  = Signal() # Never in a frame's first word: the verdict on the frame before comes with that.
         first_word  = Signal(7 - lane_bits)
         payload_possible = (PREFIX_BYTES + min(t.body for t in PACKET_TYPES.values() if t.data))//lanes
         self.comb += [
@@ -227,7 +170,12 @@ class ReceivePath(LiteXModule):
 
         # Stage C: one cycle after the frame's last word, the verdict. The header fields were taken over
         # when the last word was in stage A, because the next frame may already be coming in.
-        self.fifo = fifo = stream.SyncFIFO(received_layout(config), header_depth, buffered=True)
+        depth   = max(16, config.receive_store//64)
+        crowded = Signal() # The rest of the FIFO is for packets that leave nothing in the store.
+        self.fifo = fifo = stream.SyncFIFO(received_layout(config), depth, buffered=True)
+        self.comb += crowded.eq(fifo.level >= depth*3//4)
+        data, imm, ts, trimmed = check.data, check.imm, check.ts, check.trimmed
+        bth  = lambda name: BTH.field(capture.bth, name)
         wire = capture.body
         cut  = lambda first, count: wire[8*first:8*(first + count)]
         normal = Signal(8*BODY_BYTES)
@@ -244,24 +192,23 @@ class ReceivePath(LiteXModule):
                 If(imm, normal[8*DATA_IMMDT:8*(DATA_IMMDT + IMMDT.length)].eq(cut(20, 4)))
             )
         ).Else(
-            *[If(body > i, normal[8*i:8*(i + 4)].eq(cut(i, 4))) for i in range(0, BODY_BYTES, 4)]
+            *[If(check.body > i, normal[8*i:8*(i + 4)].eq(cut(i, 4))) for i in range(0, BODY_BYTES, 4)]
         )
         held = stream.Endpoint(received_layout(config))
         self.sync += If(a_valid & a_last,
-            held.opcode.eq(opcode),
-            *[getattr(held, name).eq(bth(name)) for name in ("p_key", "dest_qp", "a", "rtx", "psn")],
+            *[getattr(held, name).eq(bth(name)) for name in ("opcode", "p_key", "dest_qp", "a", "rtx", "psn")],
             held.ts.eq(ts),
-            held.entropy.eq(udp("source_port")),
-            held.ce.eq(ip("ecn") == 3),
-            held.source.eq(ip("source")),
-            held.length.eq(Mux(trimmed, 0, length)),
-            held.offset.eq(header[:lane_bits]),
-            held.stored.eq(data & (length != 0) & ~trimmed),
-            held.verdict.eq(Mux(trimmed, Mux(lasthop, Verdict.TRIMMED_LASTHOP, Verdict.TRIMMED), Verdict.GOOD)),
+            held.entropy.eq(UDP.field(capture.udp, "source_port")),
+            held.ce.eq(check.ecn == 3),
+            held.length.eq(Mux(trimmed, 0, check.length)),
+            held.offset.eq(check.header[:lane_bits]),
+            held.stored.eq(data & (check.length != 0) & ~trimmed),
+            held.verdict.eq(Mux(trimmed, Mux(check.lasthop, Verdict.TRIMMED_LASTHOP, Verdict.TRIMMED), Verdict.GOOD)),
             held.body.eq(normal),
         )
-        c_valid, c_error, c_bad_header, c_bad_opcode, c_bad_length, c_lost = (Signal() for _ in range(6))
+        c_valid, c_error, c_bad_header, c_endpoint, c_bad_opcode, c_bad_length, c_full = (Signal() for _ in range(7))
         c_trimmed, c_lane, c_icrc = Signal(), Signal(lane_bits), Signal()
+        c_lost = Signal()
         whole, good = Signal(), Signal()    # Goes on; with its payload.
         frame_last  = Signal(lane_bits + len(index)) # Position of the frame's last byte.
         c_head = stream.Endpoint(received_layout(config))
@@ -277,17 +224,19 @@ class ReceivePath(LiteXModule):
             If(b_valid & b_last,
                 c_error.eq(b_error),
                 c_bad_header.eq(b_bad_header | (checksum != 0xffff)),
+                c_endpoint.eq(b_endpoint),
                 c_bad_opcode.eq(b_bad_opcode),
                 c_bad_length.eq(Mux(b_trimmed, frame_last < b_least, b_bad_length | ~reached)),
                 c_trimmed.eq(b_trimmed),
-                c_lost.eq(lost),
+                c_full.eq(lost),
                 c_lane.eq(end_lane),
                 *[getattr(c_head, n).eq(getattr(held, n)) for n in names],
             )
         ]
         self.comb += [
             Case(c_lane, {lane: c_icrc.eq((state == residue(lanes - 1 - lane)) | c_trimmed) for lane in range(lanes)}),
-            whole.eq(c_valid & ~(c_error | c_bad_header | c_bad_opcode | c_bad_length | ~c_icrc)),
+            c_lost.eq(c_full | (crowded & c_head.stored)),
+            whole.eq(c_valid & ~(c_error | c_bad_header | c_endpoint | c_bad_opcode | c_bad_length | ~c_icrc)),
             good.eq(whole & ~(c_trimmed | c_lost | ~fifo.sink.ready)),
             fifo.sink.valid.eq(whole),
             fifo.sink.last.eq(1),
@@ -306,6 +255,7 @@ class ReceivePath(LiteXModule):
         self.sync += If(c_valid,
             If(c_error,              count("bad_fcs")
             ).Elif(c_bad_header,     count("bad_header")
+            ).Elif(c_endpoint,       count("endpoint")
             ).Elif(c_bad_opcode,     count("bad_opcode")
             ).Elif(c_bad_length,     count("bad_length")
             ).Elif(~c_icrc,          count("bad_icrc")

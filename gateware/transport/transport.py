@@ -18,7 +18,7 @@ from migen import *
 from firmware.contract import CommandKind
 from gateware.common.arbiter import PriorityArbiter, RoundRobinArbiter
 from gateware.common.counters import Counters
-from gateware.common.headers import Opcode
+from gateware.common.headers import Dscp, Opcode
 from gateware.common.layouts import command_layout, received_layout, send_layout
 from gateware.common.table_ram import TableRAM
 from gateware.host.credit_writer import CreditWriter
@@ -111,6 +111,8 @@ class Transport(LiteXModule):
         self.config  = config
         self.time    = Signal(32)          # Ticks of 128 ns.
         self.own_ip  = Signal(32)
+        self.own_ip6 = Signal(128)
+        self.dscp_control, self.dscp_data, self.dscp_trimmable = (Signal(6, reset=d) for d in (Dscp.CONTROL, Dscp.DATA, Dscp.TRIMMABLE))
         self.own_macs = [Signal(48) for _ in range(4)]
         self.udp_port = Signal(16)
         self.planes_up = Signal(config.planes, reset=2**config.planes - 1) # Planes that may be sent on.
@@ -213,8 +215,13 @@ class Transport(LiteXModule):
 
         # Constants of the card, time.
         for block in (sender, control, prober):
-            self.comb += [block.own_ip.eq(self.own_ip), block.udp_port.eq(self.udp_port),
+            self.comb += [block.own_ip.eq(self.own_ip), block.own_ip6.eq(self.own_ip6), block.udp_port.eq(self.udp_port),
                           *[mine.eq(given) for mine, given in zip(block.own_macs, self.own_macs, strict=True)]]
+        self.comb += [
+            control.dscp.eq(self.dscp_control),
+            prober.dscp.eq(self.dscp_data),
+            sender.dscp.eq(self.dscp_trimmable),
+        ]
         for block in (sender, prober, acknowledger, deadline, acceptor):
             self.comb += block.time.eq(self.time)
 

@@ -52,6 +52,7 @@ def parser():
     g.add_argument("--paths", metavar="K", type=int, default=1, help="paths per plane")
     g.add_argument("--delay", metavar="NS", type=float, default=500, help="delay of a path")
     g.add_argument("--jitter", metavar="NS", type=float, default=0, help="up to this much more, drawn for each frame; it reorders")
+    g.add_argument("--ipv6", action="store_true", help="the cards talk IPv6 (default: IPv4)")
     g = p.add_argument_group("what goes wrong, as probabilities per frame")
     g.add_argument("--loss", metavar="P", type=float, default=0.0, help="frame is lost")
     g.add_argument("--duplicate", metavar="P", type=float, default=0.0, help="frame arrives twice")
@@ -165,8 +166,8 @@ def run(o):
     printer = Printer() if o.console else None
     begin   = time.monotonic()
     cluster = Cluster(nodes=o.nodes, config=preset("sim", planes=o.planes), paths=o.paths, loss=o.loss, duplicate=o.duplicate,
-        corrupt=o.corrupt, trim=o.trim, mark=o.mark, delay=o.delay, jitter=o.jitter, seed=o.seed, policy=o.policy, memory=MEMORY,
-        capture=capture, trace=o.trace, console=printer, say=say)
+        corrupt=o.corrupt, trim=o.trim, mark=o.mark, delay=o.delay, jitter=o.jitter, seed=o.seed, ipv6=o.ipv6, policy=o.policy,
+        memory=MEMORY, capture=capture, trace=o.trace, console=printer, say=say)
     begin_cycles, begin_run = cluster.cycle, time.monotonic()
     stopped = None
     try:

@@ -33,13 +33,14 @@ class Cluster:
     `completion_bytes` (64, 128, 256), in order of the tags unless `reorder`; `stall` is the probability
     per cycle that the link stands still. `policy` is a file for the recovery firmware. `say` is called
     with lines of progress, `console` with (node, text) of what firmware prints.
+    `ipv6`: cards talk IPv6 to each other, unless `connect` says otherwise.
     """
     def __init__(self, nodes=2, config=None, planes=1, paths=1, loss=0.0, duplicate=0.0, corrupt=0.0, trim=0.0, mark=0.0, delay=500,
-            jitter=0, seed=1, policy=None, memory=64 << 20, memory_base=0xa0_0000_0000, bar0=0xd000_0000, read_latency=500, read_jitter=0,
-            completion_bytes=256, reorder=False, stall=0.0, capture=None, trace=None, console=None, firmware=True, card=CARD,
-            say=lambda text: None):
+            jitter=0, seed=1, ipv6=False, policy=None, memory=64 << 20, memory_base=0xa0_0000_0000, bar0=0xd000_0000, read_latency=500,
+            read_jitter=0, completion_bytes=256, reorder=False, stall=0.0, capture=None, trace=None, console=None, firmware=True,
+            card=CARD, say=lambda text: None):
         self.config = config = preset("sim", planes=planes) if config is None else config
-        self.seed, self.memory_base, self.memory_size = seed, memory_base, memory
+        self.seed, self.memory_base, self.memory_size, self.ipv6 = seed, memory_base, memory, ipv6
         self.random  = random.Random(f"{seed} cluster")
         self.on_console, self.capture = console, capture
         self.model   = card_model(config, trace=trace is not None, card=card, say=say)
@@ -51,7 +52,7 @@ class Cluster:
         self.planes, self.paths, self.delay, self.jitter = self.model.planes, paths, delay, jitter
         self.fabric  = Fabric(self)
         self.nodes   = [Node(self, i) for i in range(nodes)]
-        self._peers  = set()
+        self._peers  = {}
         if capture is not None:
             capture.open(self)
         if trace is not None:
@@ -87,7 +88,7 @@ class Cluster:
             macs = [0x02_00_00_00_00_00 | (n.index + 1) << 8 | plane for plane in range(4)]
             for plane in range(self.planes):
                 self.sim.mac(plane, macs[plane], n.index)
-            n.start(ip=0x0a00_0001 + n.index, macs=macs)
+            n.start(ip=0x0a00_0001 + n.index, ip6=0xfd00 << 112 | 1 + n.index, macs=macs)
         for _ in range(200):
             if all(BANNER in n.console for n in self.nodes):
                 return
@@ -167,28 +168,35 @@ class Cluster:
         first = self.random.randrange(0xc000, 0x10000 - count)
         return [(first + i, i % self.planes) for i in range(count)]
 
-    def _meet(self, a, b, evs):
-        if (a.index, b.index) not in self._peers:
-            self._peers.add((a.index, b.index))
-            a.peer(b.index, b.ip, b.macs, self.entropy_values(evs))
+    def _meet(self, a, b, evs, ipv6):
+        """Row of `b` in the peer table of `a`; a second one, from the end, if they talk both IPv4 and IPv6."""
+        known = self._peers.setdefault((a.index, b.index), {})
+        if ipv6 not in known:
+            number = b.index if not known else self.config.peers - 1 - b.index
+            if known and number < len(self.nodes):
+                raise DriverError(f"Card {a.index} has {self.config.peers} peers, they are in use.")
+            known[ipv6] = number
+            a.peer(number, b.ip6 if ipv6 else b.ip, b.macs, self.entropy_values(evs), ipv6)
+        return known[ipv6]
 
     def connect(self, a, b, mtu=4096, evs=None, sack_trigger=None, timeout=None, guard_time=None, guard_packets=3, p_key=0xffff,
-            psns=None):
-        """A queue pair between two nodes, ready to send both ways. Times in ticks of 128 ns; `psns`: first PSNs of a and b."""
+            psns=None, ipv6=None):
+        """A queue pair between two nodes, ready to send both ways. Times in ticks of 128 ns; `psns`: first PSNs of a and b;
+        `ipv6`: else as the cluster."""
         sizes = [256 << i for i in range(5)]
         if mtu not in sizes or mtu > self.config.max_mtu:
             known = ", ".join(str(s) for s in sizes if s <= self.config.max_mtu)
             raise DriverError(f"The path MTU is {mtu}, but this card has {known}.")
         evs = min(self.config.evs, 64) if evs is None else evs
-        self._meet(a, b, evs)
-        self._meet(b, a, evs)
+        ipv6 = self.ipv6 if ipv6 is None else bool(ipv6)
+        peers = {a.index: self._meet(a, b, evs, ipv6), b.index: self._meet(b, a, evs, ipv6)}
         if timeout is None:
             timeout = round((32_000 + 4*(2*self.delay + self.jitter))/128)
         if guard_time is None:
             guard_time = min(0xffff, round((10_000 + 2*self.delay)/128))
         qp, psn, writers = QueuePair(mtu=mtu), {}, {}
         for n in (a, b):
-            generation = n.random.randrange(256)
+            generation = n.random.randrange(1, 256)     # Queue pair numbers below 65536 are left out: 0 to 2 have a meaning.
             qp.index[n.index], writers[n.index] = n.queue_pair(state=T.QpState.RTS, generation=generation, mtu=sizes.index(mtu),
                 p_key=p_key, sack_trigger=sack_trigger or max(4*mtu, 4096), timeout=timeout, guard_time=guard_time,
                 guard_packets=guard_packets)
@@ -197,7 +205,7 @@ class Cluster:
         if psns is not None:
             psn = {a.index: psns[0], b.index: psns[1]}
         for n, far in ((a, b), (b, a)):
-            writers[n.index](remote_qp=qp.qpn[far.index], peer=far.index, send_psn=psn[n.index], receive_psn=psn[far.index])
+            writers[n.index](remote_qp=qp.qpn[far.index], peer=peers[n.index], send_psn=psn[n.index], receive_psn=psn[far.index])
         return qp
 
     def queue_pair_errors(self):

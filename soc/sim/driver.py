@@ -129,10 +129,11 @@ class Driver:
         self._used[what] = n + 1
         return n
 
-    def start(self, ip, macs, udp_port=4791):
+    def start(self, ip, ip6, macs, udp_port=4791):
         """Identity of the card; then it takes part."""
-        self.ip, self.macs = ip, macs
+        self.ip, self.ip6, self.macs = ip, ip6, macs
         self.write("nic_own_ip", ip)
+        self.write("nic_own_ip6", ip6)
         for plane in range(4):
             if self.has(f"nic_own_mac{plane}"):
                 self.write(f"nic_own_mac{plane}", macs[plane])
@@ -140,11 +141,11 @@ class Driver:
         self.write("nic_enable", 1)
         self.settle()
 
-    def peer(self, number, ip, macs, evs):
-        """A peer and its entropy values [(UDP source port, plane)]."""
+    def peer(self, number, ip, macs, evs, ipv6=False):
+        """A peer and its entropy values [(UDP source port, plane)]; `ip` is an IPv6 address if `ipv6` says so."""
         if len(evs) > self.config.evs:
             raise DriverError(f"{len(evs)} entropy values do not fit, a peer has {self.config.evs}.")
-        self.write_row(T.PEER, number, ip=ip, ev_count=len(evs), **{f"mac{i}": macs[i] for i in range(4)})
+        self.write_row(T.PEER, number, ip=ip, ipv6=int(ipv6), ev_count=len(evs), **{f"mac{i}": macs[i] for i in range(4)})
         for i, (entropy, plane) in enumerate(evs):
             self.write_row(T.EV, number*self.config.evs + i, entropy=entropy, plane=plane)
 

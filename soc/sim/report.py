@@ -12,13 +12,13 @@ PLANE_GBPS = 10.0
 
 # The wire limit -----------------------------------------------------------------------------------
 
-def wire_bytes(payload, immediate, timestamp=True):
+def wire_bytes(payload, immediate, timestamp=True, ipv6=False):
     """Bytes of line time of one data packet, preamble and gap included."""
     body  = H.METH.length + H.RETH.length + (H.TSETH.length if timestamp else 0) + (H.IMMDT.length if immediate else 0)
-    frame = H.PREFIX_BYTES + body + payload + -payload % 4 + H.ICRC_BYTES
+    frame = (H.PREFIX6_BYTES if ipv6 else H.PREFIX_BYTES) + body + payload + -payload % 4 + H.ICRC_BYTES
     return max(frame, 60) + H.FCS_BYTES + H.GAP_BYTES
 
-def wire_limit(messages, mtu, planes, immediate=True):
+def wire_limit(messages, mtu, planes, immediate=True, ipv6=False):
     """Gb/s of payload that `planes` carry if nothing but these messages is on the wire."""
     payload = wire = 0
     for length in messages:
@@ -26,7 +26,7 @@ def wire_limit(messages, mtu, planes, immediate=True):
         if full and not rest:
             full, rest = full - 1, mtu
         payload += length
-        wire    += full*wire_bytes(mtu, False) + wire_bytes(rest, immediate)
+        wire    += full*wire_bytes(mtu, False, ipv6=ipv6) + wire_bytes(rest, immediate, ipv6=ipv6)
     return planes*PLANE_GBPS*payload/wire if wire else 0.0
 
 # The dictionary -----------------------------------------------------------------------------------
@@ -81,7 +81,7 @@ def figures(transfer, policy, stopped=None, setup_cycles=0):
         "cycles_transfer": span,
         "seconds_simulated": sim.now()/cluster.config.clk_freq,
         "goodput_gbps": round(8*total/len(transfer.flows)/(span/cluster.config.clk_freq)*1e-9, 6) if span else 0.0,
-        "wire_limit_gbps": round(wire_limit(lengths, transfer.mtu, cluster.planes), 6),
+        "wire_limit_gbps": round(wire_limit(lengths, transfer.mtu, cluster.planes, ipv6=cluster.ipv6), 6),
         "messages": len(lengths),
         "packets": {"data": stats["data"], "control": stats["control"]},
         "timeouts": sum(value for c in counters for name, value in c.items() if name == "timeouts"),

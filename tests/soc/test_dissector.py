@@ -18,7 +18,7 @@ from tests.models import wire
 
 SCRIPT  = DOCS/"wireshark"/"openrdma.lua"
 GOLDEN  = Path(__file__).parents[1]/"golden"/"rxe"
-HEADERS = [h for h in H.HEADERS if h not in (H.ETH, H.IPV4, H.UDP)]
+HEADERS = [h for h in H.HEADERS if h not in (H.ETH, H.IPV4, H.IPV6, H.UDP)]
 DERIVED = ("mrc.seth.base", "mrc.seth.arrived", "mrc.seth.holes", "mrc.seth.trigger", "mrc.seth.probe_id", "mrc.payload",
            "mrc.padding", "mrc.icrc", "mrc.icrc.status")
 SHOWN   = ("_ws.col.Protocol", "_ws.col.Info", "_ws.expert.message")

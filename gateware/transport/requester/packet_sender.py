@@ -70,7 +70,7 @@ class PacketSender(LiteXModule):
     resent:    {qp, psn}: a resend has left: its hole may be reported again.
     sent:      TableRAM, index = queue pair * mpr + PSN modulo mpr: time and entropy value of the
                last transmission.
-    time:      32-bit tick counter; own_ip, udp_port, own_macs: constants of the card.
+    time:      32-bit tick counter; own_ip, own_ip6, udp_port, own_macs, dscp: constants of the card.
     """
     def __init__(self, config, tables, ack_state, status, scoreboard):
         self.sink       = stream.Endpoint(packet_descriptor_layout(config))
@@ -84,6 +84,8 @@ class PacketSender(LiteXModule):
         self.sent       = sent = TableRAM(sent_layout(), config.queue_pairs*config.mpr)
         self.time       = Signal(32)
         self.own_ip     = Signal(32)
+        self.own_ip6    = Signal(128)
+        self.dscp       = Signal(6, reset=Dscp.TRIMMABLE)
         self.own_macs   = [Signal(48) for _ in range(4)]
         self.udp_port   = Signal(16)
         self.counters   = Counters(self)
@@ -150,7 +152,8 @@ class PacketSender(LiteXModule):
         ]
         header = [
             (s.plane, ev.row.plane), (s.destination_mac, mac), (s.source_mac, own_mac),
-            (s.source_ip, self.own_ip), (s.destination_ip, peer.row.ip), (s.dscp, Dscp.TRIMMABLE),
+            (s.ipv6, peer.row.ipv6), (s.source_ip, Mux(peer.row.ipv6, self.own_ip6, self.own_ip)), (s.destination_ip, peer.row.ip),
+            (s.dscp, self.dscp),
             (s.entropy, ev.row.entropy), (s.udp_port, self.udp_port), (s.opcode, d.opcode),
             (s.p_key, attributes.row.p_key), (s.dest_qp, attributes.row.remote_qp), (s.a, d.a), (s.rtx, d.rtx), (s.ts, 1),
             (s.psn, d.psn), (s.length, d.length), (s.body, body),

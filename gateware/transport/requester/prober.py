@@ -27,6 +27,8 @@ class Prober(LiteXModule):
         self.source   = stream.Endpoint(send_layout(config))
         self.time     = Signal(32)
         self.own_ip   = Signal(32)
+        self.own_ip6  = Signal(128)
+        self.dscp     = Signal(6, reset=Dscp.DATA)
         self.own_macs = [Signal(48) for _ in range(4)]
         self.udp_port = Signal(16)
         self.counters = Counters(self)
@@ -66,8 +68,8 @@ class Prober(LiteXModule):
             s.valid.eq(1),
             s.plane.eq(ev.row.plane), s.entropy.eq(ev.row.entropy),
             s.destination_mac.eq(mac), s.source_mac.eq(own_mac),
-            s.source_ip.eq(self.own_ip), s.destination_ip.eq(peer.row.ip),
-            s.udp_port.eq(self.udp_port), s.dscp.eq(Dscp.DATA),
+            s.ipv6.eq(peer.row.ipv6), s.source_ip.eq(Mux(peer.row.ipv6, self.own_ip6, self.own_ip)), s.destination_ip.eq(peer.row.ip),
+            s.udp_port.eq(self.udp_port), s.dscp.eq(self.dscp),
             s.p_key.eq(attributes.row.p_key), s.dest_qp.eq(attributes.row.remote_qp),
             s.opcode.eq(Opcode.PROBE), s.body.eq(peth), s.body_length.eq(PETH.length)
         )

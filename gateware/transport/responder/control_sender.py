@@ -47,6 +47,8 @@ class ControlSender(LiteXModule):
         self.proved    = Record([("valid", 1), ("qp", config.qp_bits), ("plane", 2), ("entropy", 16)])
         self.planes_up = Signal(config.planes, reset=2**config.planes - 1)
         self.own_ip    = Signal(32)
+        self.own_ip6   = Signal(128)
+        self.dscp      = Signal(6, reset=Dscp.CONTROL)
         self.own_macs  = [Signal(48) for _ in range(4)]
         self.udp_port  = Signal(16)
         self.counters  = Counters(self)
@@ -101,8 +103,8 @@ class ControlSender(LiteXModule):
                 s.valid.eq(1),
                 s.plane.eq(plane), s.entropy.eq(entropy),
                 s.destination_mac.eq(mac), s.source_mac.eq(own_mac),
-                s.source_ip.eq(self.own_ip), s.destination_ip.eq(peer.row.ip),
-                s.udp_port.eq(self.udp_port), s.dscp.eq(Dscp.CONTROL),
+                s.ipv6.eq(peer.row.ipv6), s.source_ip.eq(Mux(peer.row.ipv6, self.own_ip6, self.own_ip)), s.destination_ip.eq(peer.row.ip),
+                s.udp_port.eq(self.udp_port), s.dscp.eq(self.dscp),
                 s.p_key.eq(attributes.row.p_key), s.dest_qp.eq(attributes.row.remote_qp),
                 s.opcode.eq(packet.opcode), s.psn.eq(packet.psn), s.rtx.eq(packet.rtx),
                 s.body.eq(packet.body), s.body_length.eq(packet.body_length)

@@ -17,7 +17,7 @@ enum : uint8_t { FATE_LOST = 1, FATE_CORRUPTED = 2, FATE_DUPLICATED = 4, FATE_UN
     FATE_TRIMMED = 64, FATE_MARKED = 128 };
 enum : uint8_t { DSCP_TRIMMABLE = 4, DSCP_TRIMMED = 12, DSCP_TRIMMED_LASTHOP = 16 };  // As in gateware/common/headers.py.
 enum : uint8_t { DOWN_FROM = 1, DOWN_TO = 2, DOWN_LOCAL = 4, DOWN_REMOTE = 8 };       // A plane at a card: direction; fault that it is told.
-static const uint32_t TRIMMED_LENGTH = 14 + 64 + 4;                                   // FCS included.
+static const uint32_t TRIMMED_REST = 44;                                              // Bytes that stay behind the IP header.
 
 // One line per frame that a card sent; mirrored as a numpy type in soc/sim/fabric.py.
 struct Record {
@@ -143,17 +143,25 @@ struct Fabric {
         in_flight++;
         to_card[to*options.planes + plane].arrive(f, cycle, sequence++);
     }
-    void classify(Record& r, const Frame& f) {
+    // Position of the UDP header, on IPv4 without options or IPv6 without extension headers; 0 if there is none.
+    static uint32_t udp_of(const Frame& f) {
         const uint8_t* p = f.data();
+        if (f.length < 14 + 40 + 4) return 0;
+        if (p[12] == 0x08 && p[13] == 0x00 && p[14] == 0x45 && p[23] == 17) return 14 + 20;
+        if (p[12] == 0x86 && p[13] == 0xdd && p[14] >> 4 == 6 && p[20] == 17) return 14 + 40;
+        return 0;
+    }
+    void classify(Record& r, const Frame& f) {
         r.kind = KIND_OTHER;
-        if (f.length < 14 + 20 + 8 + 12 + 8 || p[12] != 8 || p[13] != 0 || p[14] != 0x45 || p[23] != 17) return;
-        r.entropy = p[34] << 8 | p[35];
-        const uint8_t* bth = p + 42;
+        uint32_t at = udp_of(f);
+        if (!at || f.length < at + 8 + 12 + 8) return;
+        const uint8_t *udp = f.data() + at, *bth = udp + 8;
+        r.entropy = udp[0] << 8 | udp[1];
         r.opcode = bth[0];
         r.qpn = bth[5] << 16 | bth[6] << 8 | bth[7];
         r.psn = bth[9] << 16 | bth[10] << 8 | bth[11];
         r.flags = (bth[8] >> 5 & 1) | (bth[8] >> 4 & 1) << 1;
-        r.payload = (p[38] << 8 | p[39]) - 8 - 12 - 4;
+        r.payload = (udp[4] << 8 | udp[5]) - 8 - 12 - 4;
         r.kind = r.opcode >= 0xc6 && r.opcode <= 0xcb ? KIND_DATA : KIND_CONTROL;
     }
     bool dropped(const Record& r) {
@@ -165,14 +173,22 @@ struct Fabric {
         }
         return false;
     }
-    // Cut the payload off, as a switch does whose queue is full: 64 bytes stay behind the MAC header, the lengths
-    // in them too; DSCP, IP checksum and FCS are new. False if the frame may not be trimmed or has nothing to cut.
+    // Cut the payload off, as a switch does whose queue is full: 44 bytes stay behind the IP header, the lengths
+    // as they were; DSCP, IPv4 checksum and FCS are new. False if the frame may not be trimmed or has nothing to cut.
     bool cut_short(Frame& f, const Record& r, bool last_hop) {
         uint8_t* ip = f.data() + 14;
-        if (r.kind != KIND_DATA || ip[1] >> 2 != DSCP_TRIMMABLE || f.length <= TRIMMED_LENGTH) return false;
-        ip[1] = (last_hop ? DSCP_TRIMMED_LASTHOP : DSCP_TRIMMED) << 2 | (ip[1] & 3);
-        checksum(ip);
-        f.length = TRIMMED_LENGTH;
+        bool     v6 = ip[0] >> 4 == 6;
+        uint32_t length = (v6 ? 14 + 40 : 14 + 20) + TRIMMED_REST + 4;
+        uint8_t  dscp = v6 ? (ip[0] & 15) << 2 | ip[1] >> 6 : ip[1] >> 2, cut = last_hop ? DSCP_TRIMMED_LASTHOP : DSCP_TRIMMED;
+        if (r.kind != KIND_DATA || dscp != DSCP_TRIMMABLE || f.length <= length) return false;
+        if (v6) {
+            ip[0] = 0x60 | cut >> 2;
+            ip[1] = cut << 6 | (ip[1] & 0x3f);
+        } else {
+            ip[1] = cut << 2 | (ip[1] & 3);
+            checksum(ip);
+        }
+        f.length = length;
         f.repair_fcs();
         return true;
     }
@@ -197,17 +213,24 @@ struct Fabric {
         while (sum >> 16) sum = (sum & 0xffff) + (sum >> 16);
         ip[10] = ~sum >> 8; ip[11] = ~sum;
     }
+    // Does the ICRC leave out this bit? Counted from the frame's start, bit 0 of a byte first; `udp` as of udp_of.
+    static bool outside_icrc(uint32_t bit, uint32_t udp) {
+        uint32_t byte = bit/8;
+        if (byte == udp + 6 || byte == udp + 7 || byte == udp + 12) return true;
+        if (udp == 34) return byte == 15 || byte == 22 || byte == 24 || byte == 25;
+        return (byte == 14 && (bit & 7) < 4) || (byte >= 15 && byte <= 17) || byte == 21;
+    }
     // Flip 1 to 3 bits after the MAC header; in half of the cases repair the FCS, so that the ICRC has to
     // find it (then not in a byte that the ICRC leaves out). True if repaired.
     bool spoil(Frame& f, const Record& r) {
         bool repair = (random.next() >> 63) && r.kind != KIND_OTHER;
-        uint32_t end = repair ? 14 + (f.data()[16] << 8 | f.data()[17]) : f.length;
+        uint32_t udp = repair ? udp_of(f) : 0;
+        uint32_t end = repair ? udp + (f.data()[udp + 4] << 8 | f.data()[udp + 5]) : f.length;
         if (end > f.length) end = f.length;
         uint32_t count = 1 + random.below(3), bits[3];
         for (uint32_t i = 0; i < count; ) {
             uint32_t bit = 8*14 + random.below(8*(end - 14)), byte = bit/8;
-            bool masked = repair && (byte == 15 || byte == 22 || byte == 24 || byte == 25 || byte == 40 || byte == 41 || byte == 46);
-            bool again = masked;
+            bool again = repair && outside_icrc(bit, udp);
             for (uint32_t k = 0; k < i; k++) again |= bits[k] == bit;
             if (again) continue;
             bits[i++] = bit;

@@ -35,10 +35,12 @@ def frames_of(beats, width):
     return frames
 
 def random_frame(rng, psn=0, longest=300, **values):
-    """A good frame of any packet type."""
+    """A good frame of any packet type, on IPv4 or IPv6."""
     opcode = rng.choice(list(PACKET_TYPES))
     values = dict(dict(psn=psn, entropy=rng.getrandbits(16), p_key=rng.getrandbits(16), dest_qp=rng.getrandbits(24),
-        a=rng.getrandbits(1), rtx=rng.getrandbits(1), source_ip=rng.getrandbits(32), ecn=rng.randrange(4), minimum=60), **values)
+        a=rng.getrandbits(1), rtx=rng.getrandbits(1), ecn=rng.randrange(4), minimum=60, ipv6=rng.getrandbits(1)), **values)
+    for name in ("source_ip", "destination_ip"):
+        values.setdefault(name, rng.getrandbits(128 if values["ipv6"] else 32))
     kind = PACKET_TYPES[opcode]
     if not kind.data:
         return wire.build(opcode, rng.randbytes(kind.body), **values)

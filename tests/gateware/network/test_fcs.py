@@ -6,10 +6,9 @@ import random
 import pytest
 from litex.gen import LiteXModule
 
-from gateware.common.headers import PREFIX_BYTES
 from gateware.network.crc import ONES, CrcAppender, CrcStep, crc_step, crc_undo, residue
 from gateware.network.fcs import FcsChecker, FcsInserter, PaddingInserter
-from gateware.network.icrc import IcrcMask
+from gateware.network.icrc import MASKED_END, IcrcMask
 from tests.drivers.stream import StreamSink, StreamSource
 from tests.engines import simulate
 from tests.gateware.network.frames import beats_of, frames_of
@@ -22,7 +21,7 @@ class Chain(LiteXModule):
         self.padding  = PaddingInserter(width)
         self.inserter = FcsInserter(width)
         self.checker  = FcsChecker(width)
-        self.icrc     = CrcAppender(width, start=IcrcMask.start, mask=IcrcMask, most=PREFIX_BYTES//(width//8) + 1,
+        self.icrc     = CrcAppender(width, start=IcrcMask.start, mask=IcrcMask, most=-(-MASKED_END//(width//8)),
             ends=range(2, width//8, 4))
         self.comb += self.padding.source.connect(self.inserter.sink)
         self.sink,     self.tagged  = self.padding.sink, self.inserter.source
@@ -35,9 +34,10 @@ def dut_of(width):
         _duts[width] = Chain(width)
     return _duts[width]
 
-def through(dut, sink, source, beats, width, idle=0, stall=0, settle=40):
+def through(dut, sink, source, beats, width, idle=0, stall=0, settle=40, ipv6=0):
     out = StreamSink(source, stall=stall)
     def drive():
+        yield dut.icrc.mask.ipv6.eq(ipv6)
         yield from StreamSource(sink, beats, idle=idle).run()
         for _ in range(settle):
             yield
@@ -86,13 +86,14 @@ def test_checker(width, idle):
     back = through(dut, dut.received, dut.checked, beats, width, idle)
     assert [(frame, error != 0) for frame, error in back] == expect
 
+@pytest.mark.parametrize("version", [4, 6])
 @pytest.mark.parametrize("width", [64, 128])
-def test_icrc_of_captured_frames(width):
-    packets = [packet for _, _, packet in roce_packets(version=4)]
+def test_icrc_of_captured_frames(width, version):
+    packets = [packet for _, _, packet in roce_packets(version)]
     dut     = dut_of(width)
     beats   = [beat for packet in packets for beat in beats_of(bytes(range(14)) + packet[:-4], width)]
-    back    = through(dut, dut.packets, dut.signed, beats, width, stall=0.1)
-    assert [frame[14:] for frame, _ in back] == packets and len(packets) > 300
+    back    = through(dut, dut.packets, dut.signed, beats, width, stall=0.1, ipv6=int(version == 6))
+    assert [frame[14:] for frame, _ in back] == packets and len(packets) == {4: 360, 6: 12}[version]
 
 def test_an_engine_that_is_too_narrow_is_refused():
     with pytest.raises(ValueError, match="at least 32 bits"):

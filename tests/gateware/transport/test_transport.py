@@ -110,7 +110,7 @@ class Loop:
                 self.sent.append(header)
                 if not (PACKET_TYPES[header["opcode"]].data and self.random.random() < self.lose):
                     keys = ("opcode", "p_key", "dest_qp", "a", "rtx", "ts", "psn", "entropy", "length", "body")
-                    self.received.append({**{k: header[k] for k in keys}, "ce": 0, "source": 0, "offset": 0, "stored": int(bool(data))})
+                    self.received.append({**{k: header[k] for k in keys}, "ce": 0, "offset": 0, "stored": int(bool(data))})
                     if data:
                         self.stored.append(data)
             yield

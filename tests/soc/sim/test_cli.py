@@ -49,7 +49,7 @@ def test_help_names_every_option_with_its_default(capsys):
     assert stop.value.code == 0
     for name in ("file", "out", "size", "planes", "paths", "loss", "duplicate", "corrupt", "trim", "mark", "delay", "jitter", "mtu",
                  "message", "page-size", "queue-pairs", "nodes", "pattern", "seed", "policy", "json", "pcap", "trace", "console",
-                 "counters", "soak", "packets"):
+                 "counters", "soak", "packets", "ipv6"):
         assert re.search(rf"--{name}\b", text), name
     assert "(default: 1048576)" in text and "None" not in text
 
@@ -57,6 +57,8 @@ def test_wire_limit_of_known_packets():
     assert wire_bytes(4096, immediate=False) == 4202
     assert wire_limit([4096*1000], 4096, 1) == pytest.approx(9.748, abs=0.001)
     assert 10e9/8/wire_bytes(64, immediate=False) == pytest.approx(7.35e6, rel=0.001)
+    assert wire_bytes(4096, immediate=False, ipv6=True) == 4222
+    assert wire_limit([4096*1000], 4096, 1, ipv6=True) == pytest.approx(9.702, abs=0.001)
     assert wire_limit([0], 4096, 1) == 0 and wire_limit([4096, 1], 4096, 2) > wire_limit([1], 4096, 2)
 
 def test_percentiles_are_nearest_rank():

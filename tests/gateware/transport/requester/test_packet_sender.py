@@ -10,7 +10,7 @@ import random
 import pytest
 
 from firmware.contract import EventKind
-from gateware.common.headers import IMMDT, METH, PACKET_TYPES, RETH, TSETH, UDP_PORT, Dscp, Opcode
+from gateware.common.headers import IMMDT, METH, PACKET_TYPES, RETH, TSETH, UDP_PORT, Opcode
 from gateware.common.tables import QpState
 from gateware.transport.queue_pair import CHUNK, chunks
 from gateware.transport.requester.packet_sender import PacketSender
@@ -20,9 +20,10 @@ from tests.gateware.transport.harness import PSN, WINDOWS, Bench, Mirror, ahead,
 
 CONFIGS = {64: WINDOWS[64], 128: WINDOWS[128].but(network_width=128, planes=4, host_width=128)}
 SIZES   = {t.opcode: t.body + TSETH.length for t in PACKET_TYPES.values() if t.data}
-HEADER  = ("plane", "destination_mac", "source_mac", "source_ip", "destination_ip", "dscp", "entropy", "udp_port", "opcode",
+HEADER  = ("plane", "destination_mac", "source_mac", "ipv6", "source_ip", "destination_ip", "dscp", "entropy", "udp_port", "opcode",
            "p_key", "dest_qp", "a", "rtx", "ts", "psn", "length", "body", "body_length")
-IP, MACS = 0x0a000001, [0x020000000000 + i for i in range(4)]
+IP, IP6, DSCP = 0x0a000001, 0xfd << 120 | 1, 33
+MACS = [0x020000000000 + i for i in range(4)]
 
 class Dut(Bench):
     """The packet sender and its tables."""
@@ -44,7 +45,7 @@ class World:
         self.life    = [QpState.RTS]*(config.queue_pairs - 1) + [QpState.ERROR]
         self.qps     = [dict(state=QpState.RTS, peer=n % config.peers, p_key=rng.getrandbits(16), remote_qp=rng.getrandbits(24))
                         for n in range(config.queue_pairs)]
-        self.peers   = [dict(ip=rng.getrandbits(32), ev_count=rng.choice((1, 3)) if n else config.evs,
+        self.peers   = [dict(ip=rng.getrandbits(128 if n else 32), ipv6=int(n > 0), ev_count=rng.choice((1, 3)) if n else config.evs,
             **{f"mac{i}": rng.getrandbits(48) for i in range(4)}) for n in range(config.peers)]
         self.evs     = [dict(entropy=rng.getrandbits(16), plane=rng.randrange(4)) for _ in range(config.peers*config.evs)]
         self.jobs, self.time = [], rng.choice((0, 65400))
@@ -67,6 +68,7 @@ class World:
         for table, rows in ((d.tables.peer, self.peers), (d.tables.ev, self.evs)):
             for n, row in enumerate(rows):
                 yield from put(table, n, **row)
+        yield [d.block.own_ip6.eq(IP6), d.block.dscp.eq(DSCP)]
         yield [d.block.own_ip.eq(IP), d.block.udp_port.eq(UDP_PORT)] + [mac.eq(v) for mac, v in zip(d.block.own_macs, MACS, strict=True)]
         yield
 
@@ -145,8 +147,9 @@ def test_headers_payload_and_drops_are_in_step(mpr, seed):
         stamp  = TSETH.unpack(h["body"].to_bytes(64, "little")[4:8])["tx_timestamp"]
         body   = METH.pack(rqmsn=job["rqmsn"], msn=job["msn"]) + TSETH.pack(tx_timestamp=stamp, ftype=1) \
             + RETH.pack(va=job["va"], rkey=job["rkey"], length=job["total"]) + IMMDT.pack(immediate=job["immediate"])
-        assert h == dict(plane=ev["plane"], destination_mac=peer[f"mac{ev['plane']}"], source_mac=MACS[ev["plane"]], source_ip=IP,
-            destination_ip=peer["ip"], dscp=Dscp.TRIMMABLE, entropy=ev["entropy"], udp_port=UDP_PORT, opcode=job["opcode"],
+        assert h == dict(plane=ev["plane"], destination_mac=peer[f"mac{ev['plane']}"], source_mac=MACS[ev["plane"]],
+            ipv6=peer["ipv6"], source_ip=IP6 if peer["ipv6"] else IP, destination_ip=peer["ip"], dscp=DSCP,
+            entropy=ev["entropy"], udp_port=UDP_PORT, opcode=job["opcode"],
             p_key=qp["p_key"], dest_qp=qp["remote_qp"], a=job["a"], rtx=job["rtx"], ts=1, psn=job["psn"], length=job["length"],
             body=int.from_bytes(body, "little"), body_length=SIZES[job["opcode"]])
         assert index == job["qp"]*config.mpr + job["psn"] % config.mpr and row["entropy"] == ev["entropy"]

@@ -308,4 +308,4 @@ def beat_of(p, random):
         body = (METH.pack(rqmsn=p["rqmsn"], msn=p["msn"]) + TSETH.pack(tx_timestamp=p["timestamp"], ftype=1) +
             RETH.pack(va=p["va"], rkey=p["rkey"], length=p["total"]) + IMMDT.pack(immediate=p["immediate"]))
     keys = ("opcode", "p_key", "dest_qp", "a", "rtx", "psn", "entropy", "ce", "length", "offset", "stored", "verdict", "plane")
-    return {**{k: p[k] for k in keys}, "ts": ts, "source": random.getrandbits(32), "body": int.from_bytes(body, "little")}
+    return {**{k: p[k] for k in keys}, "ts": ts, "body": int.from_bytes(body, "little")}

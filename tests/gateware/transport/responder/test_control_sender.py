@@ -8,7 +8,7 @@ import pytest
 from migen import *
 
 from gateware.common import tables as t
-from gateware.common.headers import Dscp, Opcode, Syndrome
+from gateware.common.headers import Opcode, Syndrome
 from gateware.common.layouts import due_fields
 from gateware.config import preset
 from gateware.transport.responder.control_sender import ControlSender
@@ -17,7 +17,7 @@ from tests.engines import simulate
 from tests.gateware.transport.tables import TableBench, counts_of
 from tests.models import wire
 
-OWN_IP, UDP_PORT = 0x0a00002a, 4791
+OWN_IP, OWN_IP6, DSCP, UDP_PORT = 0x0a00002a, 0xfd << 120 | 42, 40, 4791
 OWN_MACS = [0x020000000010 + i for i in range(4)]
 STEPS    = ("STORE", "TURN", "NACK", "PATH", "HEARD", "PROVED", "INIT")
 
@@ -134,8 +134,9 @@ class Model:
             p    = dict(opcode=Opcode.NACK, psn=d["psn"], rtx=0)
             body = dict(reason=d["reason"], entropy=d["entropy"], nack_psn=d["psn"], cc_type=2, tx_timestamp=d["timestamp"], **ids)
         body = wire.control_body(p["opcode"], **body)
-        return {**p, "dscp": Dscp.CONTROL, "plane": plane, "entropy": entropy, "destination_mac": peer[f"mac{plane}"],
-            "source_mac": OWN_MACS[plane], "source_ip": OWN_IP, "destination_ip": peer["ip"], "udp_port": UDP_PORT,
+        return {**p, "dscp": DSCP, "plane": plane, "entropy": entropy, "destination_mac": peer[f"mac{plane}"],
+            "source_mac": OWN_MACS[plane], "ipv6": peer["ipv6"],
+            "source_ip": OWN_IP6 if peer["ipv6"] else OWN_IP, "destination_ip": peer["ip"], "udp_port": UDP_PORT,
             "p_key": a["p_key"], "dest_qp": a["remote_qp"], "a": 0, "ts": 0, "length": 0,
             "body": int.from_bytes(body, "little"), "body_length": len(body), "first": 0, "last": 0}
 
@@ -149,7 +150,8 @@ class Run:
         config = dut.config
         self.qps   = [dict(peer=n % config.peers, remote_qp=r.getrandbits(24), p_key=r.getrandbits(16), generation=r.getrandbits(8))
                       for n in range(config.queue_pairs)]
-        self.peers = [dict(ip=r.getrandbits(32), **{f"mac{i}": r.getrandbits(48) for i in range(4)}) for _ in range(config.peers)]
+        self.peers = [dict(ip=r.getrandbits(128 if n & 1 else 32), ipv6=n & 1, **{f"mac{i}": r.getrandbits(48) for i in range(4)})
+            for n in range(config.peers)]
         self.model = Model(self.qps, self.peers, config)
         self.sink  = StreamSink(dut.control.source, seed + 1, stall)
         self.up    = 2**config.planes - 1
@@ -163,6 +165,7 @@ class Run:
 
     def set_up(self):
         c = self.dut.control
+        yield [c.own_ip6.eq(OWN_IP6), c.dscp.eq(DSCP)]
         yield [c.own_ip.eq(OWN_IP), c.udp_port.eq(UDP_PORT), c.planes_up.eq(self.up),
                *[s.eq(v) for s, v in zip(c.own_macs, OWN_MACS, strict=True)]]
         for table, rows in ((t.QUEUE_PAIR, self.qps), (t.PEER, self.peers)):
