@@ -51,7 +51,8 @@ RESPONDER = (
     mutant("queue-pair-waits-twice", "control_sender", "(d.sack | d.ack) & ~mark.row.queued", "(d.sack | d.ack)", CONTROL),
     mutant("new-life-is-owed-the-old-ones", "control_sender", "marks.row.queued.eq(mark.row.queued),\n            self.init",
         "marks.row.raw_bits().eq(mark.row.raw_bits()),\n            self.init", CONTROL),
-    mutant("answer-stays-on-a-dead-plane", "reverse_path", "self.moved.eq(~belongs_up & (self.planes_up != 0))", "self.moved.eq(0)", CONTROL),
+    mutant("answer-stays-on-a-dead-plane", "reverse_path", "self.moved.eq(~belongs_up & (self.planes_up != 0))",
+        "self.moved.eq(0)", CONTROL),
     # Both halves together.
     Mutant("lower-rank-goes-first", "gateware/common/arbiter.py", "for i in reversed(range(count - 1))", "for i in range(count - 1)",
         ("tests/gateware/common/test_arbiter.py",)),
