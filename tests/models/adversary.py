@@ -8,11 +8,8 @@ with what the receiver counted.
 from collections import Counter
 from dataclasses import dataclass
 
-from gateware.common.headers import ETH, ICRC_BYTES, IPV4, PACKET_TYPES, Dscp
+from gateware.common.headers import BTH, ETH, ICRC_BYTES, IPV4, IPV6, PACKET_TYPES, UDP, Dscp
 from tests.models import wire
-
-# Bytes that the ICRC leaves out: ToS, TTL, IP checksum, UDP checksum, BTH byte 4.
-MASKED = {15, 22, 24, 25, 40, 41, 46}
 
 @dataclass(order=True)
 class Arrival:
@@ -24,7 +21,7 @@ class Arrival:
     flip:  int = 0
 
 def opcode_of(frame):
-    return frame[42] if len(frame) > 42 else 0
+    return BTH.unpack(frame[wire.prefix(frame) - BTH.length:])["opcode"]
 
 class Adversary:
     """Probabilities per frame; `late`: up to so much more delay for one frame in three; trimming and marks need data."""
@@ -54,7 +51,8 @@ class Adversary:
             return []
         flip = 0
         if fate == "trim":
-            frame = wire.trim(frame, size=r.choice([48, 64]), dscp=r.choice([Dscp.TRIMMED, Dscp.TRIMMED_LASTHOP]))
+            left  = wire.prefix(frame) - ETH.length + r.choice([8, 24])       # At least METH and TSETH.
+            frame = wire.trim(frame, size=left, dscp=r.choice([Dscp.TRIMMED, Dscp.TRIMMED_LASTHOP]))
         elif fate == "mark":
             frame = self.marked(frame)
         elif fate == "damage":
@@ -70,18 +68,21 @@ class Adversary:
     @staticmethod
     def marked(frame):
         """ECN: congestion experienced."""
-        ip = {**IPV4.unpack(frame[ETH.length:]), "ecn": 3, "checksum": 0}
-        ip["checksum"] = wire.ip_checksum(IPV4.pack(**ip))
-        return frame[:14] + IPV4.pack(**ip) + frame[34:]
+        if wire.is_ipv6(frame):
+            ip = IPV6.pack(**{**IPV6.unpack(frame[ETH.length:]), "ecn": 3})
+        else:
+            ip = wire.with_checksum({**IPV4.unpack(frame[ETH.length:]), "ecn": 3})
+        return frame[:ETH.length] + ip + frame[ETH.length + len(ip):]
 
     def damaged(self, frame):
-        """Bits flipped behind the MAC addresses; half of the time with a right FCS, so that the ICRC has to find it."""
+        """A bit flipped behind the BTH; half of the time with a right FCS, so that the ICRC has to find it."""
         r, frame = self.random, bytearray(frame)
         if r.random() < 0.5:
             self.fates["damage_fcs"] += 1
             return bytes(frame), r.getrandbits(32) or 1
-        end  = ETH.length + IPV4.unpack(frame[14:])["total_length"]
-        at   = r.choice([i for i in range(54, end - ICRC_BYTES) if i not in MASKED])
+        first = wire.prefix(frame)
+        end   = first - BTH.length - UDP.length + UDP.unpack(frame[first - BTH.length - UDP.length:])["length"]
+        at    = r.randrange(first, end - ICRC_BYTES)
         frame[at] ^= 1 << r.randrange(8)
         self.fates["damage_icrc"] += 1
         return bytes(frame), 0

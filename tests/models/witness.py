@@ -54,6 +54,7 @@ class Witness:
         e = self.end
         assert (p["entropy"], plane) in e.paths, f"path {p['entropy']:#x} on plane {plane} was not given"
         assert (p["dest_qp"], p["p_key"]) == (e.remote_qpn, e.p_key)
+        assert p["ip"].get("flow_label", p["entropy"]) == p["entropy"]
         self.paths[p["entropy"]] += 1
         if p["opcode"] == Opcode.PROBE:
             self.counts["probes"] += 1

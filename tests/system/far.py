@@ -27,8 +27,8 @@ def paths_of(evs, planes):
 
 class Far:
     """The far node, as much of it as `Cluster.connect` asks for."""
-    def __init__(self, seed, planes, ip=0x0a00_0002):
-        self.index, self.ip, self.random = 1, ip, random.Random(f"{seed} far")
+    def __init__(self, seed, planes, ip=0x0a00_0002, ip6=0xfd00 << 112 | 2):
+        self.index, self.ip, self.ip6, self.random = 1, ip, ip6, random.Random(f"{seed} far")
         self.planes = planes
         self.macs  = [0x02_00_00_00_02_00 | plane for plane in range(4)]
         self.evs   = []
@@ -45,12 +45,14 @@ class Far:
 class Session:
     """A card, the far end and the adversaries between them; `to` and `back` are the Adversary of each way.
 
-    `ordered`: frames keep to one plane for a while, as the head of this file says.
+    `ordered`: frames keep to one plane for a while, as the head of this file says. `ipv6`: the packets are IPv6's.
     """
-    def __init__(self, seed, planes=2, name="tiny", ordered=True, **options):
+    def __init__(self, seed, planes=2, name="tiny", ordered=True, ipv6=False, **options):
         self.random = random.Random(f"{seed} session")
         self.record = Recorder()
-        self.c      = Cluster(nodes=1, config=preset(name, planes=planes), seed=seed, capture=self.record, memory=8 << 20, **options)
+        self.ipv6   = ipv6
+        self.c      = Cluster(nodes=1, ipv6=ipv6, config=preset(name, planes=planes), seed=seed, capture=self.record, memory=8 << 20,
+            **options)
         self.card, self.far = self.c.nodes[0], Far(seed, planes)
         self.planes, self.ordered = planes, ordered
         self.evs, write = [], self.card.peer        # Entropy values that the card has for the far end.
@@ -84,14 +86,17 @@ class Session:
         window, limit = 128*row["mpr"] if "mpr" in row else config.mpr, row.get("max_wimm_dest", config.max_wimm)
         ways  = {}
         for name, a, b in (("card", card, far), ("far", far, card)):
-            ways[name] = {plane: dict(source_mac=a.macs[plane], destination_mac=b.macs[plane], source_ip=a.ip, destination_ip=b.ip)
-                for plane in range(self.planes)}
+            ways[name] = {plane: dict(source_mac=a.macs[plane], destination_mac=b.macs[plane], ipv6=int(self.ipv6),
+                source_ip=self.address(a), destination_ip=self.address(b)) for plane in range(self.planes)}
         far_end  = End(own_qpn=qp.qpn[far.index], remote_qpn=qp.qpn[card.index], send_psn=row["send_psn"], receive_psn=row["receive_psn"],
             window=window, send_window=window, immediates=limit, addresses=ways["far"], paths=far.evs, **common)
         card_end = End(own_qpn=qp.qpn[card.index], remote_qpn=qp.qpn[far.index], send_psn=row["receive_psn"], receive_psn=row["send_psn"],
             window=window, send_window=window, immediates=limit, addresses=ways["card"], paths=self.evs, **common)
         self.ends.append((card_end, far_end, index))
         return self.ends[-1]
+
+    def address(self, node):
+        return node.ip6 if self.ipv6 else node.ip
 
     # Time -----------------------------------------------------------------------------------------
 
@@ -131,16 +136,17 @@ class Session:
                 self.reached_card(data, plane, cycle)
         while self.way_back and self.way_back[0].time <= self.now:
             a = heapq.heappop(self.way_back)
-            p = wire.parse(a.frame, own_ip=self.far.ip, own_mac=self.far.macs[a.plane])
+            p = wire.parse(a.frame, own_ip=self.far.ip, own_ip6=self.far.ip6, own_mac=self.far.macs[a.plane])
             if not a.flip and p["error"] is None:
                 self.on_far(p, a.plane, a.time)
         self.on_step(self.now)
 
     def left_card(self, data, plane, cycle):
         self.sent_frames += 1
-        p = wire.parse(data, own_ip=self.far.ip, own_mac=self.far.macs[plane])
+        p = wire.parse(data, own_ip=self.far.ip, own_ip6=self.far.ip6, own_mac=self.far.macs[plane])
         assert p["error"] is None, f"the card sent a frame with a wrong {p['error']}"
-        assert p["eth"]["source"] == self.card.macs[plane] and p["source"] == self.card.ip and p["resv8a"] == p["tver"] == 0
+        assert (p["eth"]["source"], p["source"], p["ipv6"]) == (self.card.macs[plane], self.address(self.card), int(self.ipv6))
+        assert p["resv8a"] == p["tver"] == 0
         self.on_sent(p, plane, cycle)
         for arrival in self.back.through(data, plane, cycle):
             heapq.heappush(self.way_back, arrival)
@@ -148,7 +154,8 @@ class Session:
     def reached_card(self, data, plane, cycle):
         a = self.flying[plane].popleft()
         assert data == a.frame + bytes(len(data) - len(a.frame))
-        p = wire.parse(a.frame, own_ip=self.card.ip, own_mac=self.card.macs[plane], max_mtu=self.c.config.max_mtu)
+        p = wire.parse(a.frame, own_ip=self.card.ip, own_ip6=self.card.ip6, own_mac=self.card.macs[plane],
+            max_mtu=self.c.config.max_mtu)
         if not a.flip and p["error"] is None:
             self.on_card(p, plane, cycle)
 

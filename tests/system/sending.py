@@ -57,7 +57,7 @@ class SendingHall:
     """A session with several such queue pairs, each on a page of its own."""
     def __init__(self, seed, queue_pairs=2, messages=20, mtus=(256, 512, 1024), starts=(None,), longest=None, shortest=None, odds=None,
             late=None, **options):
-        self.s = s = Session(seed, ordered=False, **options)
+        self.s = s = Session(seed, ordered=False, ipv6=bool(seed & 1), **options)
         odds = ROUGH if odds is None else odds
         late = s.random.choice([0, 500, 4000]) if late is None else late
         s.back = Adversary(random.Random(f"{seed} back"), delay=80, late=late, **odds)

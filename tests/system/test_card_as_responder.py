@@ -79,7 +79,7 @@ class Hall:
     of any order is compared: memory, flags, packets and messages accepted, and the last cumulative PSN and MSN.
     """
     def __init__(self, seed, queue_pairs=2, messages=20, mtus=(256, 512, 1024), starts=(None,), strays=0.0, ordered=True, **odds):
-        self.s = s = Session(seed, ordered=ordered)
+        self.s = s = Session(seed, ordered=ordered, ipv6=bool(seed & 1))
         odds   = odds or ROUGH
         s.to   = Adversary(random.Random(f"{seed} to"), delay=80, late=s.random.choice([0, 500, 4000]), **odds)
         s.back = Adversary(random.Random(f"{seed} back"), delay=80, late=s.random.choice([0, 500]), lose=odds.get("lose", 0),
