@@ -13,7 +13,7 @@ from tests.system.bench import group
 
 pytestmark = [group(4), pytest.mark.timeout(600)]
 
-MIX = Mix(packets=1500)
+MIX = Mix(packets=1500, queue_pairs=4, trim=0.02, mark=0.05)
 
 def test_a_short_soak_holds_and_a_second_call_goes_on(tmp_path):
     rounds, problems = soak(1, 3, MIX, str(tmp_path))
