@@ -15,7 +15,7 @@ from migen import *
 
 from gateware.common.counters import Counters
 from gateware.common.headers import Dscp
-from gateware.common.tables import ROW_BITS
+from gateware.common.tables import REFUSAL_TEXT, ROW_BITS
 from gateware.host.pcie_host import PCIeHost
 from gateware.network.packet_builder import PacketBuilder
 from gateware.network.packet_parser import ReceivePath
@@ -59,7 +59,9 @@ class NIC(LiteXModule):
             CSRField("index",  size=16, offset=16, description="Row of the table.")])
         self._tables_busy = CSRStatus(name="tables_busy", fields=[
             CSRField("busy",    size=1, description="The last row is not in effect yet."),])
-        self._tables_refused = CSRStatus(1, name="tables_refused", description="The last command named no row.")
+        self._tables_refused = CSRStatus(name="tables_refused", fields=[
+            CSRField("code", size=3, description="Why the last row was not written.", values=[
+                ("0", "it was"), *[(str(code), text) for code, text in REFUSAL_TEXT.items()]])])
         self._qp_select  = CSRStorage(16, name="qp_select", description="Queue pair shown by the qp registers.")
         self._qp_state   = CSRStatus(3,  name="qp_state",   description="State: 0 RESET, 1 INIT, 2 RTR, 3 RTS, 4 ERROR.")
         self._qp_error   = CSRStatus(8,  name="qp_error",   description="Reason of the ERROR state.")
@@ -140,7 +142,7 @@ class NIC(LiteXModule):
             port.index.eq(self._tables_command.fields.index),
             port.start.eq(started),
             self._tables_busy.fields.busy.eq(port.busy | started | self._tables_command.re),
-            self._tables_refused.status.eq(port.refused),
+            self._tables_refused.fields.code.eq(port.refused),
             *[reader.index.eq(self._qp_select.storage) for reader in (state, send, acks)],
             self._qp_state.status.eq(state.row.state),
             self._qp_error.status.eq(state.row.reason),

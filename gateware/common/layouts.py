@@ -85,6 +85,7 @@ def due_fields():
         ("reason",   8),  # NACK reason.
         ("rcvd",    24),  # Received bytes, units of 256.
         ("ooo",     16),  # Packets out of order.
+        ("fence",    1),  # Nothing is due: all write jobs before it have been handed to the link.
     ]
 
 DUE_BITS = sum(width for _, width in due_fields())

@@ -70,7 +70,7 @@ PAGE_SIZES = [1 << shift for shift in range(12, 22)]      # Of memory regions, b
 class SignalMode:
     SET, ADD = 0, 1
 
-QUEUE_PAIR = Table(0, "queue_pair",      # Writing it starts a new life: all transport state is cleared.
+QUEUE_PAIR = Table(0, "queue_pair",      # Written with the state it shall have: see the life cycle in docs/host-interface.md.
     ("state",         3, "QpState"),
     ("generation",    8, "upper 8 bits of the own QPN"),
     ("remote_qp",    24, "QPN of the peer"),
@@ -82,7 +82,8 @@ QUEUE_PAIR = Table(0, "queue_pair",      # Writing it starts a new life: all tra
     ("sack_trigger", 16, "a SACK is due after this many received bytes (at least 1024 per packet)"),
     ("timeout",      32, "first deadline, ticks of 128 ns"),
     ("guard_time",   16, "reorder guard before firmware sets it, ticks"),
-    ("guard_packets", 8, "reorder guard before firmware sets it, packets"))
+    ("guard_packets", 8, "reorder guard before firmware sets it, packets"),
+    ("page",          8, "doorbell page that hears of this queue pair's errors; one past the card's pages: none"))
 
 PEER = Table(1, "peer",
     ("ip",          128, "IPv6 address, or IPv4 address in the lowest 32 bits"),
@@ -143,6 +144,17 @@ TRANSLATION = Table(7, "translation",    # The pages of regions, each region's i
     ("bus",          64, "bus address of the page"))
 
 TABLES = (QUEUE_PAIR, PEER, EV, CONTEXT, PAGE, REGION, SIGNAL, TRANSLATION)
+
+class Refusal:
+    """What `tables_refused` shows of the last row."""
+    NONE, NO_ROW, TRANSITION, IN_USE, VALUE = range(5)
+
+REFUSAL_TEXT = {
+    Refusal.NO_ROW:     "there is no such row",
+    Refusal.TRANSITION: "the queue pair's state cannot change like that",
+    Refusal.IN_USE:     "messages in flight use it",
+    Refusal.VALUE:      "a value is out of range",
+}
 
 # The token: one aligned 8-byte little-endian store ------------------------------------------------
 

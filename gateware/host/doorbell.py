@@ -31,6 +31,7 @@ def ring_entry_layout(config):
         ("signal",   1),
         ("slot",    24),
         ("length",  24),
+        ("region",  config.region_bits),    # Region of the local buffer.
     ]
 
 # Doorbell -----------------------------------------------------------------------------------------
@@ -42,6 +43,8 @@ class Doorbell(LiteXModule):
     credit:        credit_layout; what the page's owner must hear of a refused token.
     wake:          `valid` for one cycle with the `qp` that has new work.
     consumed:      `valid` for one cycle with the `page` one of whose tokens has left its ring.
+    in_flight:     {context, page, region}: a token is accepted.
+    hold, idle:    while `hold` is 1 no token is begun; with `idle` none is at hand.
     init, init_page: clear the ring of a queue pair; the quota count and the half tokens of a page.
     ring:          TableRAM of ring entries, index = queue pair * ring_depth + position.
     written:       TableRAM, per queue pair: ring write position with a wrap bit.
@@ -51,6 +54,9 @@ class Doorbell(LiteXModule):
         self.credit    = Endpoint(credit_layout(config))
         self.wake      = Endpoint([("qp", config.qp_bits)])
         self.consumed  = Endpoint([("page", config.page_bits)])
+        self.in_flight = Endpoint([("context", config.context_bits), ("page", config.page_bits), ("region", config.region_bits)])
+        self.hold      = Signal()
+        self.idle      = Signal()
         self.init      = init_endpoint()
         self.init_page = Endpoint([("page", 16)])
         self.ring      = TableRAM(ring_entry_layout(config), config.queue_pairs*config.ring_depth)
@@ -129,6 +135,10 @@ class Doorbell(LiteXModule):
             self.ring.row.signal.eq(op == 2),
             self.ring.row.slot.eq(token.slot),
             self.ring.row.length.eq(length),
+            self.ring.row.region.eq(key_index),
+            self.in_flight.context.eq(number),
+            self.in_flight.page.eq(page_number),
+            self.in_flight.region.eq(key_index),
             self.written.index.eq(qp),
             self.written.row.position.eq(after),
             self.credit.page.eq(page_number),
@@ -141,6 +151,7 @@ class Doorbell(LiteXModule):
 
         # One request at a time: clear, count down, or take a store.
         self.fsm = fsm = FSM(reset_state="IDLE")
+        self.comb += self.idle.eq(fsm.ongoing("IDLE"))
         fsm.act("IDLE",
             NextValue(reason, 0),
             NextValue(concerned, 0),
@@ -157,7 +168,7 @@ class Doorbell(LiteXModule):
                 self.consumed.ready.eq(1),
                 NextValue(page_number, self.consumed.page),
                 NextState("LEFT")
-            ).Elif(self.sink.valid,
+            ).Elif(self.sink.valid & ~self.hold,
                 self.sink.ready.eq(1),
                 NextValue(page_number, self.sink.address[12:12 + config.page_bits]),
                 NextValue(on_page,     self.sink.address[6:12]),
@@ -262,14 +273,18 @@ class Doorbell(LiteXModule):
                 NextState("PUSH")
             )
         )
+        # Counted when it can be seen first, hence before it can be counted down.
         fsm.act("PUSH",
-            accepted.eq(1),
-            self.ring.we.eq(1),
-            self.written.we.eq(1),
+            self.in_flight.valid.eq(1),
             waiting.row.count.eq(wanted),
-            waiting.we.eq(1),
-            self.wake.valid.eq(1),
-            NextState("IDLE")
+            If(self.in_flight.ready,
+                accepted.eq(1),
+                self.ring.we.eq(1),
+                self.written.we.eq(1),
+                waiting.we.eq(1),
+                self.wake.valid.eq(1),
+                NextState("IDLE")
+            )
         )
         fsm.act("REFUSE",
             self.credit.valid.eq(1),

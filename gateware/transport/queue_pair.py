@@ -8,10 +8,10 @@
     ack          acknowledger   oldest unacknowledged PSN, oldest unretired message, RTT
     receive      acceptor       expected PSN, counters, SACK trigger
     deadline     deadline       when the queue pair must have moved
-    status       acknowledger   state and the reason of an error
+    status       life           state, the reason of an error, number of the life
 
-Writing a row of QUEUE_PAIR starts a new life: every owner gets an `init` request, in a fixed order,
-and clears what it holds of that queue pair before the next owner is asked.
+A new life (gateware/transport/life.py): every owner gets an `init` request, in a fixed order, and
+clears what it holds of that queue pair before the next owner is asked.
 """
 
 from litex.soc.interconnect.stream import Endpoint
@@ -62,11 +62,12 @@ def message_layout(config):
         ("first_psn", 24),
         ("last_psn",  24),
         ("rqmsn",     16),
+        ("region",    config.region_bits),  # Region of the local buffer, for its count of messages in flight.
     ]
 
 def status_layout():
-    """Owned by the acknowledger."""
-    return [("state", 3), ("reason", 8)]
+    """Owned by the life cycle."""
+    return [("state", 3), ("reason", 8), ("life", 8)]
 
 def sent_layout():
     """Owned by the packet sender: the last transmission of a PSN in the window."""
@@ -86,6 +87,8 @@ def credit_layout(config):
         ("completed", 1),                 # Its message is complete, or failed.
         ("error",     8),                 # QpError, 0 = none.
         ("qp",       16),
+        ("context",  config.context_bits),  # Completed: what the message had in use besides its page.
+        ("region",   config.region_bits),
     ]
 
 # Bitmaps ------------------------------------------------------------------------------------------

@@ -19,11 +19,14 @@ from firmware.contract import CommandKind
 from gateware.common.arbiter import PriorityArbiter, RoundRobinArbiter
 from gateware.common.counters import Counters
 from gateware.common.headers import Dscp, Opcode
-from gateware.common.layouts import command_layout, received_layout, send_layout
+from gateware.common.layouts import command_layout, due_fields, received_layout, send_layout
 from gateware.common.table_ram import TableRAM
 from gateware.host.credit_writer import CreditWriter
 from gateware.host.doorbell import Doorbell
+from gateware.host.in_flight import InFlight
 from gateware.host.table_port import TablePort, Tables
+from gateware.transport.barriers import Drain, Fence
+from gateware.transport.life import Life
 from gateware.transport.queue_pair import ack_state_layout, chunks, scoreboard_layout, send_state_layout, status_layout
 from gateware.transport.requester.acknowledger import Acknowledger
 from gateware.transport.requester.deadline import Deadline
@@ -66,34 +69,58 @@ class ReceiveDispatcher(LiteXModule):
 # Command dispatcher -------------------------------------------------------------------------------
 
 class CommandDispatcher(LiteXModule):
-    """Gives each command of the firmware to the block that executes it."""
-    def __init__(self, config, resend, prober, deadline, acknowledger):
+    """Gives each command of the firmware to the block that executes it, unless it is meant for a former life.
+
+    error: {qp, reason, life}, to `Life`.    idle: no command has been let pass that is not yet carried out.
+    A command takes 3 cycles until it reaches its block.
+    """
+    def __init__(self, config, status, resend, prober, deadline, acknowledger, error):
         self.sink     = sink = stream.Endpoint(command_layout())
+        self.idle     = Signal()
         self.counters = Counters(self)
 
         # # #
 
+        stale  = self.counters.add("commands_stale", "Commands dropped because they were meant for a former life of their queue pair.")
         counts = {kind: self.counters.add(f"command_{name.lower()}", f"{name} commands executed.")
                   for name, kind in vars(CommandKind).items() if not name.startswith("_")}
         qp = sink.qp[:config.qp_bits]
         targets = {CommandKind.RESEND: resend.sink, CommandKind.PROBE: prober.sink, CommandKind.TIMER: deadline.sink,
-                   CommandKind.GUARD: acknowledger.guard, CommandKind.ERROR: acknowledger.error}
-        for kind, target in targets.items():
-            self.comb += [
-                target.qp.eq(qp),
-                If(sink.kind == kind,
-                    target.valid.eq(sink.valid),
-                    sink.ready.eq(target.ready),
-                    counts[kind].eq(sink.valid & target.ready)
-                ),
-            ]
+                   CommandKind.GUARD: acknowledger.guard, CommandKind.ERROR: error}
+        now = status.reader()
+        self.fsm = fsm = FSM(reset_state="IDLE")
+        self.comb += [
+            now.index.eq(qp),
+            self.idle.eq(fsm.ongoing("IDLE")),
+            *[target.qp.eq(qp) for target in targets.values()],
+        ]
+        fsm.act("IDLE", If(sink.valid, NextState("READ")))
+        fsm.act("READ", NextState("LOOK"))
+        fsm.act("LOOK",
+            If(sink.life == now.row.life,
+                NextState("PASS")
+            ).Else(
+                stale.eq(1),
+                sink.ready.eq(1),
+                NextState("IDLE")
+            )
+        )
+        fsm.act("PASS",
+            Case(sink.kind, {
+                **{kind: [
+                    target.valid.eq(1),
+                    If(target.ready, sink.ready.eq(1), counts[kind].eq(1), NextState("IDLE"))
+                ] for kind, target in targets.items()},
+                "default": [sink.ready.eq(1), NextState("IDLE")]})
+        )
         self.comb += [
             resend.sink.base.eq(sink.base),
             resend.sink.mask.eq(Cat(sink.mask_low, sink.mask_high)),
             deadline.sink.interval.eq(sink.mask_low),
             acknowledger.guard.time.eq(sink.mask_low[:16]),
             acknowledger.guard.packets.eq(sink.mask_high[:8]),
-            acknowledger.error.reason.eq(sink.reason),
+            error.reason.eq(sink.reason),
+            error.life.eq(sink.life),
         ]
 
 # Transport ----------------------------------------------------------------------------------------
@@ -133,7 +160,7 @@ class Transport(LiteXModule):
 
         # Requester.
         self.bell      = bell      = Doorbell(config, tables, send_state, status)
-        self.scheduler = scheduler = Scheduler(config, wakers=4)
+        self.scheduler = scheduler = Scheduler(config, wakers=5)
         self.segmenter = segmenter = Segmenter(config, tables, send_state, ack_state, status, bell)
         self.resend    = resend    = Resend(config, send_state, ack_state, scoreboard, segmenter.messages, segmenter.pick)
         self.wqe       = wqe       = WqeBuilder(config, tables, segmenter.messages)
@@ -148,16 +175,22 @@ class Transport(LiteXModule):
 
         # Driver.
         self.credits   = credits   = CreditWriter(config, tables, clients=3)
-        self.port      = TablePort(config, tables,
-            qp_inits    = [bell.init, segmenter.init, resend.init, deadline.init, acceptor.init, control.init,
-                           acknowledger.init],
+        self.in_flight = in_flight = InFlight(config, clients=2)
+        self.fence     = fence     = Fence(clients=2)
+        self.drains    = drains    = [Drain(), Drain()]
+        self.submodules += drains
+        self.life      = life      = Life(config, tables, send_state, bell.written, status,
+            sender_inits   = [bell.init, segmenter.init, resend.init, acknowledger.init, deadline.init],
+            receiver_inits = [acceptor.init],
+            drain = drains[0], fence = fence.clients[0])
+        self.port      = port      = TablePort(config, tables, drain=drains[1],
             page_inits  = [bell.init_page, credits.init_page],
             signal_init = acceptor.init_signal)
 
         # Recovery.
-        self.commands  = CommandDispatcher(config, resend, prober, deadline, acknowledger)
-        self.command   = self.commands.sink
-        self.events    = [acknowledger.event, deadline.event, sender.event, acceptor.event]
+        self.commands  = commands  = CommandDispatcher(config, status, resend, prober, deadline, acknowledger, life.error)
+        self.command   = commands.sink
+        self.events    = [acknowledger.event, deadline.event, sender.event, acceptor.event, life.event]
 
         # Doorbell to packets.
         self.doorbell = bell.sink
@@ -165,7 +198,7 @@ class Transport(LiteXModule):
         self.pending  = pending  = stream.SyncFIFO(packet_descriptor_layout(config), 16)
         self.read     = wqe.read
         self.packets, self.payload, self.to_builder = sender.packets, sender.payload, sender.to_builder
-        for waker, wake in zip((bell.wake, segmenter.wake, resend.wake, acknowledger.wake), scheduler.wakes, strict=True):
+        for waker, wake in zip((bell.wake, segmenter.wake, resend.wake, acknowledger.wake, life.wake), scheduler.wakes, strict=True):
             self.comb += [wake.valid.eq(waker.valid), wake.qp.eq(waker.qp)]
         self.comb += [
             scheduler.source.connect(segmenter.sink),
@@ -181,22 +214,46 @@ class Transport(LiteXModule):
         self.comb += [
             sent.index.eq(acknowledger.sent_index),
             acknowledger.sent_time.eq(sent.row.time),
-            acknowledger.segmenter_busy.eq(segmenter.busy),
-            acknowledger.segmenter_qp.eq(segmenter.busy_qp),
             sender.resent.connect(acknowledger.resent),
         ]
-        # Credit.
+        # Life cycle and changes of rows: who may still act on what was.
+        self.comb += [
+            port.change.connect(life.change),
+            port.change_refused.eq(life.refused),
+            port.change_write.eq(life.write),
+            port.bell_idle.eq(bell.idle),
+            bell.hold.eq(port.hold),
+            life.bell_idle.eq(bell.idle),
+            life.commands_idle.eq(commands.idle),
+            life.segmenter_busy.eq(segmenter.busy),
+            life.segmenter_qp.eq(segmenter.busy_qp),
+            life.flush.connect(acknowledger.flush),
+            life.forget.connect(control.init),
+            *[drain.entered.eq(segmenter.source.valid & segmenter.source.ready) for drain in drains],
+            *[drain.sender_busy.eq(~sender.idle) for drain in drains],
+            port.fence.connect(fence.clients[1]),
+            fence.request.connect(acceptor.fence),
+        ]
+        # Credit; what accepted tokens had in use is counted on the way.
         self.small = credits.source
         self.comb += [
             credits.tick.eq(tick),
-            *[client.connect(sink) for client, sink in
-                zip((bell.credit, segmenter.credit, acknowledger.credit), credits.sinks, strict=True)],
+            bell.in_flight.connect(in_flight.up),
+            in_flight.index.eq(port.index),
+            port.quiet.eq(in_flight.quiet),
+            *[getattr(port, name).eq(getattr(in_flight, name)) for name in ("contexts_used", "regions_used", "pages_used")],
+            *[client.connect(sink) for client, sink in zip((segmenter.credit, acknowledger.credit), in_flight.sinks, strict=True)],
+            *[client.connect(sink) for client, sink in zip((bell.credit, in_flight.source, life.credit), credits.sinks, strict=True)],
         ]
         # Packets in.
         self.dispatcher = dispatcher = ReceiveDispatcher(config)
         self.received   = dispatcher.sinks
-        self.jobs, self.due = acceptor.jobs, control.due
+        self.jobs, self.due = acceptor.jobs, stream.Endpoint(due_fields())
         self.comb += [
+            self.due.connect(control.due, omit={"valid", "ready"}),
+            control.due.valid.eq(self.due.valid & ~self.due.fence),
+            self.due.ready.eq(control.due.ready | self.due.fence),
+            fence.passed.eq(self.due.valid & self.due.fence),
             dispatcher.requester.connect(acknowledger.sink),
             dispatcher.responder.connect(acceptor.sink),
             acceptor.plane.eq(dispatcher.plane),
@@ -222,14 +279,14 @@ class Transport(LiteXModule):
             prober.dscp.eq(self.dscp_data),
             sender.dscp.eq(self.dscp_trimmable),
         ]
-        for block in (sender, prober, acknowledger, deadline, acceptor):
+        for block in (sender, prober, acknowledger, deadline, acceptor, life):
             self.comb += block.time.eq(self.time)
 
     def counters(self):
         """name -> (count, description) of all blocks."""
         items = {}
         for block in (self.bell, self.segmenter, self.resend, self.sender, self.acknowledger, self.deadline,
-                      self.acceptor, self.control, self.prober, self.credits, self.commands):
+                      self.acceptor, self.control, self.prober, self.credits, self.commands, self.life):
             for name, item in block.counters.items.items():
                 assert name not in items, f"two counters are called {name}"
                 items[name] = item

@@ -196,8 +196,7 @@ class Cluster:
             guard_time = min(0xffff, round((10_000 + 2*self.delay)/128))
         qp, psn, writers = QueuePair(mtu=mtu), {}, {}
         for n in (a, b):
-            generation = n.random.randrange(1, 256)     # Queue pair numbers below 65536 are left out: 0 to 2 have a meaning.
-            qp.index[n.index], writers[n.index] = n.queue_pair(state=T.QpState.RTS, generation=generation, mtu=sizes.index(mtu),
+            qp.index[n.index], generation, writers[n.index] = n.queue_pair(state=T.QpState.RTS, mtu=sizes.index(mtu),
                 p_key=p_key, sack_trigger=sack_trigger or max(4*mtu, 4096), timeout=timeout, guard_time=guard_time,
                 guard_packets=guard_packets)
             qp.qpn[n.index] = generation << 16 | qp.index[n.index]
@@ -205,8 +204,30 @@ class Cluster:
         if psns is not None:
             psn = {a.index: psns[0], b.index: psns[1]}
         for n, far in ((a, b), (b, a)):
-            writers[n.index](remote_qp=qp.qpn[far.index], peer=peers[n.index], send_psn=psn[n.index], receive_psn=psn[far.index])
+            qp.rows[n.index] = writers[n.index](remote_qp=qp.qpn[far.index], peer=peers[n.index], send_psn=psn[n.index],
+                receive_psn=psn[far.index])
         return qp
+
+    def disconnect(self, qp):
+        """Resets both ends: every token of theirs gets its credit, and `reconnect` gives them another life."""
+        for n, index in qp.index.items():
+            self.nodes[n].modify(index, T.QpState.RESET)
+
+    def reconnect(self, qp, psns=None):
+        """The next life of both ends: the same attributes, another generation, other first PSNs."""
+        a, b = qp.index
+        psn  = [self.nodes[n].random.randrange(1 << 24) for n in (a, b)] if psns is None else psns
+        for n in (a, b):
+            qp.rows[n]["generation"] = qp.rows[n]["generation"] % 255 + 1
+            qp.qpn[n] = qp.rows[n]["generation"] << 16 | qp.index[n]
+        for n, far, send, receive in ((a, b, *psn), (b, a, *reversed(psn))):
+            qp.rows[n].update(remote_qp=qp.qpn[far], send_psn=send, receive_psn=receive)
+            self.nodes[n].modify(qp.index[n], **qp.rows[n])
+
+    def release(self, qp):
+        """Resets both ends for good: their indices are free."""
+        for n, index in qp.index.items():
+            self.nodes[n].release_queue_pair(index)
 
     def queue_pair_errors(self):
         """[(node, queue pair, reason)] of the queue pairs in ERROR, as the cards' registers say."""

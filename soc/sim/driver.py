@@ -13,7 +13,14 @@ from gateware.common import tables as T
 class DriverError(RuntimeError):
     """The driver cannot do what was asked, or the card does not answer; the text is for the user."""
 
-BURST = 16 # Dwords of one store to registers or firmware memory.
+class Refused(DriverError):
+    """The card did not write a row; `code` is a Refusal."""
+    def __init__(self, card, table, index, code):
+        super().__init__(f"Card {card} did not write row {index} of the table '{table.name}': {T.REFUSAL_TEXT[code]}.")
+        self.code = code
+
+BURST   = 16  # Dwords of one store to registers or firmware memory.
+NO_PAGE = 255 # As the page of a queue pair: no page hears of its errors.
 
 @dataclass
 class Page:
@@ -24,6 +31,7 @@ class Page:
     credit:   int
     handle:   int
     contexts: int = 0
+    free:     list = field(default_factory=list)    # Contexts that were taken back.
 
 @dataclass
 class Context:
@@ -31,6 +39,7 @@ class Context:
     page:   Page
     index:  int
     offset: int             # In the doorbell window.
+    generation: int
     alias:  int = 0
 
 @dataclass
@@ -60,6 +69,7 @@ class QueuePair:
     """One connected queue pair as its two ends see it: {node index: value}."""
     index: dict = field(default_factory=dict)
     qpn:   dict = field(default_factory=dict)
+    rows:  dict = field(default_factory=dict)   # What was written last.
     mtu:   int  = 4096
 
 class Driver:
@@ -119,10 +129,17 @@ class Driver:
         self.write("nic_tables_command", index << 16 | table.number)
         for _ in range(1000):
             if not self.read("nic_tables_busy"):
-                return
-        raise DriverError(f"Card {self.index}: the table '{table.name}' stays busy.")
+                break
+        else:
+            raise DriverError(f"Card {self.index}: the table '{table.name}' stays busy.")
+        refused = self.read("nic_tables_refused")
+        if refused:
+            raise Refused(self.index, table, index, refused)
 
     def _next(self, what, limit):
+        """An index that is free, one that was in use before if there is any."""
+        if self._free.get(what):
+            return self._free[what].pop(0)
         n = self._used.get(what, 0)
         if n >= limit:
             raise DriverError(f"Card {self.index} has {limit} {what}, all are in use.")
@@ -158,7 +175,9 @@ class Driver:
         base, row = address if base is None else base, {"bus": address}
         if pages is not None:
             row = self._pages(address, length, pages, page_size)
-        index, variant = self._next("regions", self.config.regions), self.random.randrange(1, 256)
+        index   = self._next("regions", self.config.regions)
+        variant = self._variants.get(index, self.random.randrange(255)) % 255 + 1       # Never the one before.
+        self._variants[index] = variant
         self.write_row(T.REGION, index, valid=1, variant=variant, rights=rights, base=base, length=length, **row)
         return index << 8 | variant
 
@@ -179,10 +198,34 @@ class Driver:
             self.write_row(T.TRANSLATION, first + n, bus=bus)
         return {"page_shift": page_size.bit_length() - 1, "first_page": first}
 
+    def deregister_region(self, key):
+        """After it nothing is read from or written to the region. Refused while tokens use it as local memory."""
+        self.write_row(T.REGION, key >> 8)
+        self._free.setdefault("regions", []).append(key >> 8)
+
     def queue_pair(self, **values):
-        """Writes the next queue pair; returns its index."""
+        """Index and generation of the next queue pair, and a function that writes its row.
+
+        `page` hears of its errors, even if no message is in flight.
+        """
         index = self._next("queue pairs", self.config.queue_pairs)
-        return index, lambda **more: self.write_row(T.QUEUE_PAIR, index, **values, **more)
+        # Never the one before. Queue pair numbers below 65536 are left out: 0 to 2 have a meaning.
+        generation = self._generations.get(index, self.random.randrange(255)) % 255 + 1
+        values = {"page": NO_PAGE, "generation": generation} | values
+        def write(**more):
+            self.modify(index, **values, **more)
+            return values | more
+        return index, generation, write
+
+    def modify(self, index, state, **values):
+        """Another state of a queue pair; `values` is the whole row where the life begins or goes on."""
+        self.write_row(T.QUEUE_PAIR, index, state=state, **values)
+        self._generations[index] = values.get("generation", self._generations.get(index, 0))
+
+    def release_queue_pair(self, index):
+        """Ends the queue pair; its index is free."""
+        self.modify(index, T.QpState.RESET)
+        self._free.setdefault("queue pairs", []).append(index)
 
     def signal(self, qp=None, mode=T.SignalMode.SET, address=None):
         """A row of the signal table with a flag in memory (of its own unless `address` is given)."""
@@ -210,14 +253,22 @@ class Driver:
     def context(self, page, qp, local, remote, slots=1, length=0, max_length=None, local_stride=0, remote_stride=0, lkey=0, rkey=0,
             immediate=0, op=2):
         """The page's next context: buffers here (`local`) and at the peer (`remote`)."""
-        if page.contexts >= page.count:
+        if page.free:
+            number, generation = page.free.pop(0)
+        elif page.contexts < page.count:
+            number, generation = page.contexts, self.random.randrange(256)
+            page.contexts += 1
+        else:
             raise DriverError(f"Page {page.number} has {page.count} contexts, all are in use.")
-        number = page.contexts
-        page.contexts += 1
-        self.write_row(T.CONTEXT, page.first + number, valid=1, generation=self.random.randrange(256), qp=qp, op=op, length=length,
+        self.write_row(T.CONTEXT, page.first + number, valid=1, generation=generation, qp=qp, op=op, length=length,
             max_length=length if max_length is None else max_length, slots=slots, local_base=local, local_stride=local_stride,
             remote_base=remote, remote_stride=remote_stride, lkey=lkey, rkey=rkey, immediate=immediate)
-        return Context(page, page.first + number, page.number*4096 + number*64)
+        return Context(page, page.first + number, page.number*4096 + number*64, generation)
+
+    def release_context(self, context):
+        """Takes a context back; refused while its tokens are not completed."""
+        self.write_row(T.CONTEXT, context.index)
+        context.page.free.append((context.index - context.page.first, (context.generation + 1) % 256))
 
     # Posting --------------------------------------------------------------------------------------
 

@@ -20,7 +20,8 @@ class Node(Driver):
         self.random  = random.Random(f"{cluster.seed} node {index}")
         self.pages   = []
         self.console = ""
-        self._used   = {}
+        self._used, self._free = {}, {}
+        self._variants, self._generations = {}, {}      # Of the last use of an index.
         self._top    = 0
 
     @staticmethod

@@ -134,7 +134,8 @@ def test_long_traces(policy, seed):
     for _ in range(1000):
         psn  = (psn + rng.choice([0, 0, 0, 1, 100])) % 2**24
         time = (time + rng.choice([1, 40, 160, 700])) % 2**32
-        event = dict(kind=rng.randrange(1, 7), life=rng.randrange(20) == 0, reason=rng.choice([1, 2, 7, 11, 25, 0x62]), qp=rng.choice([0, 1]), unacked=psn,
+        event = dict(kind=rng.randrange(1, 7), life=int(rng.randrange(20) == 0), reason=rng.choice([1, 2, 7, 11, 25, 0x62]),
+            qp=rng.choice([0, 1]), unacked=psn,
             next=(psn + rng.randrange(130)) % 2**24, base=(psn + rng.randrange(130)) % 2**24, mask_low=rng.getrandbits(32),
             mask_high=rng.getrandbits(32), rtt=rng.choice([0, 15, 60, 300, 2000]), time=time)
         assert host.handle(event) == python.handle(event)

@@ -20,7 +20,11 @@ HOST = (
     mutant("token-reads-past-its-region", "doorbell", "~rest[64] & (rest[:64] >= length)", "~rest[64]"),
     mutant("doorbell-waits-for-its-queue-pair", "doorbell", "NextValue(reason, QpError.TOKEN_STATE)", 'NextState("CONTEXT")'),
     mutant("quota-never-given-back", "doorbell", "waiting.row.count.eq(less)", "waiting.row.count.eq(waits.row.count)"),
-    mutant("row-behind-the-table", "table_port", "(self.index < ram.depth)", "(self.index <= ram.depth)"),
+    mutant("row-behind-the-table", "table_port", "self.index < getattr(tables, table.name).depth",
+        "self.index <= getattr(tables, table.name).depth"),
+    mutant("row-in-use-is-changed", "table_port", "If(used,", "If(0,"),
+    mutant("row-is-valid-while-it-is-replaced", "table_port", "self.row[0] & ~closed", "self.row[0]"),
+    mutant("doorbell-is-not-held", "doorbell", "self.sink.valid & ~self.hold", "self.sink.valid"),
     # Credit lines.
     mutant("first-error-overwritten", "credit_writer", "(request.error != 0) & (now.row.error == 0)", "(request.error != 0)"),
     mutant("last-credits-never-written", "credit_writer", "If((now.row.lag != 0) & page.row.valid,", "If(0,"),

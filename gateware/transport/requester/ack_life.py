@@ -1,32 +1,20 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""States of the acknowledger: a queue pair starts, ends with an error, gives back its messages.
+"""States of the acknowledger: a queue pair starts, or gives back its messages because it has failed.
 
-A failed queue pair waits for its flush until the segmenter has left it, so that no message starts
-behind the flush. One flush waits at a time; the next error waits for it.
+The life cycle (gateware/transport/life.py) asks for both; when it asks for the messages, no new one can
+start, and no packet of theirs is on its way any more.
 """
 
 from migen import *
 
-from gateware.common.tables import QpState
 from gateware.transport.queue_pair import chunks
 
 class LifeStates:
-    """Adds INIT-READ, ERROR-READ and FLUSH-READ with what follows them to the machine of acknowledger `a`.
-
-    flush: a failed queue pair, `flush_qp`, waits for its flush.   flush_now: and the segmenter is elsewhere.
-    """
+    """Adds INIT-READ and FLUSH-READ with what follows them to the machine of acknowledger `a`."""
     def __init__(self, a, w, config):
-        self.flush     = flush    = Signal()
-        self.flush_now = Signal()
-        self.flush_qp  = flush_qp = Signal(config.qp_bits)
-        self.reason    = reason   = Signal(8)
-
-        # # #
-
         failed = a.counters.add("messages_failed", "Messages ended with their queue pair.")
 
-        a.comb += self.flush_now.eq(flush & ~(a.segmenter_busy & (a.segmenter_qp == flush_qp)))
-
+        flushing = Signal()
         fsm = a.fsm
         fsm.act("INIT-READ", NextState("INIT"))
         fsm.act("INIT",
@@ -37,29 +25,16 @@ class LifeStates:
                 w.ack_state.row.msn.eq(0),
                 w.ack_state.row.rtt.eq(0),
                 w.ack_state.we.eq(1),
-                w.status.row.state.eq(w.attributes.row.state),
-                w.status.we.eq(1),
                 a.guards.row.time.eq(w.attributes.row.guard_time),
                 a.guards.row.packets.eq(w.attributes.row.guard_packets),
                 a.guards.we.eq(1),
                 a.init.ready.eq(1),
-                If(flush_qp == w.qp, NextValue(flush, 0)), # It was the former life's.
                 NextState("IDLE")
-            )
-        )
-        fsm.act("ERROR-READ", NextState("ERROR"))
-        fsm.act("ERROR",
-            NextState("IDLE"),
-            If((w.life.row.state == QpState.RTS) | (w.life.row.state == QpState.RTR),
-                w.status.row.state.eq(QpState.ERROR),
-                w.status.row.reason.eq(reason),
-                w.status.we.eq(1),
-                NextValue(flush, 1)
             )
         )
         fsm.act("FLUSH-READ", NextState("FLUSH-START"))
         fsm.act("FLUSH-START",
-            NextValue(flush, 0),
+            NextValue(flushing, 1),
             NextValue(w.unacked, w.send.row.next_psn),
             NextValue(w.rtt,  w.acks.row.rtt),
             NextValue(w.tail, w.acks.row.msn),
@@ -69,10 +44,17 @@ class LifeStates:
         fsm.act("FLUSH-MESSAGE", If(w.flying == 0, NextState("WRITE-BACK")).Else(NextState("FLUSH-CREDIT")))
         fsm.act("FLUSH-CREDIT",
             a.credit.valid.eq(1),
-            a.credit.error.eq(reason),
+            a.credit.error.eq(a.flush.reason),
             If(a.credit.ready,
                 failed.eq(1),
                 NextValue(w.tail, w.next_tail),
                 NextState("FLUSH-MESSAGE")
             )
+        )
+        fsm.act("WRITE-BACK",
+            w.ack_state.we.eq(1),
+            a.wake.valid.eq(1),
+            a.flush.ready.eq(flushing),
+            NextValue(flushing, 0),
+            NextState("IDLE")
         )

@@ -12,7 +12,7 @@ class Work:
     """The work at hand of acknowledger `a`; `qp` says whose.
 
     attributes, send, acks, life, board, record, guard: readers of the tables.
-    ack_state, status, scoreboard: tables that the acknowledger writes; `keep_row`: the scoreboard's row as it is.
+    ack_state, scoreboard: tables that the acknowledger writes; `keep_row`: the scoreboard's row as it is.
     unacked, next_psn: [oldest unacknowledged PSN, next new PSN).   tail, head: the same of messages.
     target, ahead:  the PSN after the packet's cack; how far it is ahead of `unacked`.
     limit:          PSNs outstanding.         flying: messages in flight.
@@ -28,7 +28,7 @@ class Work:
         self.board      = scoreboard.reader()
         self.record     = messages.reader()
         self.guard      = a.guards.reader()
-        self.ack_state, self.status, self.scoreboard = ack_state, status, scoreboard
+        self.ack_state, self.scoreboard = ack_state, scoreboard
         self.keep_row   = [scoreboard.row.acked.eq(self.board.row.acked), scoreboard.row.reported.eq(self.board.row.reported)]
         self.lost       = a.counters.add("events_lost", "Events that found the event queue full.")
 
@@ -42,7 +42,7 @@ class Work:
 
         cack = a.packet.cack
         a.comb += [
-            *[t.index.eq(self.qp) for t in (self.attributes, self.send, self.acks, self.life, self.guard, ack_state, status, a.guards)],
+            *[t.index.eq(self.qp) for t in (self.attributes, self.send, self.acks, self.life, self.guard, ack_state, a.guards)],
             self.record.index.eq(Cat(self.tail[:config.message_bits], self.qp)),
             ack_state.row.unacked.eq(self.unacked),
             ack_state.row.msn.eq(self.tail),

@@ -2,7 +2,7 @@
 """The acknowledger: what Transport ACKs, SACKs and NACKs mean for the queue pairs that sent.
 
 It owns the scoreboard (two bits per PSN of the window), the oldest unacknowledged PSN, the oldest
-unretired message, the queue pair's status and the reorder guard.
+unretired message, and the reorder guard.
 
   SACK   cack moves the window; the bitmap is ORed into the scoreboard; PSNs that this bitmap shows
          missing are *ripe* when at least `guard packets` below its highest arrival and last sent at
@@ -17,7 +17,7 @@ for the next SACK.
 
 This file takes work and judges packets. What the states share is named in ack_work.py; the states that
 do the work are in ack_window.py (window, scoreboard, holes), ack_messages.py (completions, refusals) and
-ack_life.py (start, error, flush). Source: MRC 1.0.
+ack_life.py (start, flush). Source: MRC 1.0.
 """
 
 from litex.gen import LiteXModule
@@ -48,10 +48,9 @@ class Acknowledger(LiteXModule):
     wake:     {valid, qp}: a window or the message pool has opened.
     resent:   {qp, psn}: from the packet sender.
     guard:    {qp, time, packets}: command of the firmware.
-    error:    {qp, reason}: command of the firmware: end the queue pair, flush its messages.
+    flush:    {qp, reason}: give back the messages of a queue pair that has failed; ready when all are.
     proved:   {valid, qp, entropy}: a packet that left with this entropy value has arrived, a SACK says.
     init:     start a queue pair's life.
-    segmenter_busy, segmenter_qp: a flush waits until the segmenter has left the queue pair.
     sent:     reader of PacketSender.sent, connected by the owner of both.
     time:     32-bit tick counter.
     """
@@ -63,14 +62,12 @@ class Acknowledger(LiteXModule):
         self.wake    = Record([("valid", 1), ("qp", config.qp_bits)])
         self.resent  = stream.Endpoint([("qp", config.qp_bits), ("psn", 24)])
         self.guard   = stream.Endpoint([("qp", config.qp_bits), ("time", 16), ("packets", 8)])
-        self.error   = stream.Endpoint([("qp", config.qp_bits), ("reason", 8)])
+        self.flush   = stream.Endpoint([("qp", config.qp_bits), ("reason", 8)])
         self.proved  = Record([("valid", 1), ("qp", config.qp_bits), ("entropy", 16)])
         self.init    = init_endpoint()
         self.time    = Signal(32)
-        self.segmenter_busy = Signal()
-        self.segmenter_qp   = Signal(config.qp_bits)
-        self.sent_index     = Signal(config.qp_bits + config.psn_bits)
-        self.sent_time      = Signal(16)
+        self.sent_index = Signal(config.qp_bits + config.psn_bits)
+        self.sent_time  = Signal(16)
         self.counters = Counters(self)
 
         # # #
@@ -97,6 +94,8 @@ class Acknowledger(LiteXModule):
             self.credit.page.eq(w.record.row.page),
             self.credit.completed.eq(1),
             self.credit.qp.eq(qp),
+            self.credit.context.eq(w.record.row.context),
+            self.credit.region.eq(w.record.row.region),
             self.wake.qp.eq(qp),
             self.proved.qp.eq(qp),
             self.proved.entropy.eq(packet.entropy),
@@ -104,13 +103,14 @@ class Acknowledger(LiteXModule):
             events.sink.reason.eq(syndrome),
             events.sink.unacked.eq(unacked),
             events.sink.next.eq(next_psn),
+            events.sink.life.eq(w.life.row.life),
             events.sink.rtt.eq(w.rtt),
             events.sink.entropy.eq(packet.entropy),
             events.sink.time.eq(self.time),
         ]
 
         self.fsm = fsm = FSM(reset_state="IDLE")
-        life = LifeStates(self, w, config)
+        LifeStates(self, w, config)
         WindowStates(self, w, config)
         MessageStates(self, w)
         fsm.act("IDLE",
@@ -126,15 +126,9 @@ class Acknowledger(LiteXModule):
                 NextValue(qp, self.init.qp),
                 NextValue(window.piece, 0),
                 NextState("INIT-READ")
-            ).Elif(life.flush_now,
-                NextValue(qp, life.flush_qp),
+            ).Elif(self.flush.valid,
+                NextValue(qp, self.flush.qp),
                 NextState("FLUSH-READ")
-            ).Elif(self.error.valid & ~life.flush,
-                self.error.ready.eq(1),
-                NextValue(qp, self.error.qp),
-                NextValue(life.flush_qp, self.error.qp),
-                NextValue(life.reason, self.error.reason),
-                NextState("ERROR-READ")
             ).Elif(self.guard.valid,
                 self.guard.ready.eq(1),
                 guards.index.eq(self.guard.qp),
@@ -186,9 +180,4 @@ class Acknowledger(LiteXModule):
                 NextValue(window.high, unacked),
                 NextState("ADVANCED")
             )
-        )
-        fsm.act("WRITE-BACK",
-            ack_state.we.eq(1),
-            self.wake.valid.eq(1),
-            NextState("IDLE")
         )

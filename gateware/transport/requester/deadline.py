@@ -64,6 +64,7 @@ class Deadline(LiteXModule):
             events.sink.qp.eq(qp),
             events.sink.unacked.eq(acks.row.unacked),
             events.sink.next.eq(send.row.next_psn),
+            events.sink.life.eq(life.row.life),
             events.sink.base.eq(acks.row.unacked),
             events.sink.mask_low.eq(1),
             events.sink.rtt.eq(acks.row.rtt),

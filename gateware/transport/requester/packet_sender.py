@@ -70,6 +70,7 @@ class PacketSender(LiteXModule):
     resent:    {qp, psn}: a resend has left: its hole may be reported again.
     sent:      TableRAM, index = queue pair * mpr + PSN modulo mpr: time and entropy value of the
                last transmission.
+    idle:      no packet is at hand.
     time:      32-bit tick counter; own_ip, own_ip6, udp_port, own_macs, dscp: constants of the card.
     """
     def __init__(self, config, tables, ack_state, status, scoreboard):
@@ -82,6 +83,7 @@ class PacketSender(LiteXModule):
         self.event      = events.source
         self.resent     = stream.Endpoint([("qp", config.qp_bits), ("psn", 24)])
         self.sent       = sent = TableRAM(sent_layout(), config.queue_pairs*config.mpr)
+        self.idle       = Signal()
         self.time       = Signal(32)
         self.own_ip     = Signal(32)
         self.own_ip6    = Signal(128)
@@ -164,6 +166,7 @@ class PacketSender(LiteXModule):
             events.sink.qp.eq(d.qp),
             events.sink.base.eq(d.psn),
             events.sink.unacked.eq(acks.row.unacked),
+            events.sink.life.eq(life.row.life),
             events.sink.time.eq(self.time),
             self.resent.qp.eq(d.qp),
             self.resent.psn.eq(d.psn),
@@ -183,6 +186,7 @@ class PacketSender(LiteXModule):
         ]
 
         self.fsm = fsm = FSM(reset_state="IDLE")
+        self.comb += self.idle.eq(fsm.ongoing("IDLE"))
         fsm.act("IDLE",
             If(self.sink.valid & self.packets.valid,
                 self.sink.ready.eq(1),

@@ -106,7 +106,7 @@ class Segmenter(LiteXModule):
         # The record of a new message.
         self.comb += [
             messages.index.eq(Cat(state.row.msn[:config.message_bits], qp)),
-            *[getattr(messages.row, f).eq(getattr(ring.row, f)) for f in ("context", "page", "signal", "slot", "length")],
+            *[getattr(messages.row, f).eq(getattr(ring.row, f)) for f in ("context", "page", "signal", "slot", "length", "region")],
             messages.row.first_psn.eq(state.row.next_psn),
             messages.row.last_psn.eq(last_psn),
             messages.row.rqmsn.eq(state.row.rqmsn),
@@ -117,7 +117,7 @@ class Segmenter(LiteXModule):
         ask = Signal()
 
         # What is left to tell of a token that has left its ring.
-        page   = Signal(config.page_bits)
+        page, context, region = Signal(config.page_bits), Signal(config.context_bits), Signal(config.region_bits)
         failed = Signal()
         self.comb += [
             self.consumed.page.eq(page),
@@ -126,6 +126,8 @@ class Segmenter(LiteXModule):
             self.credit.completed.eq(failed),
             self.credit.error.eq(Mux(failed, Mux(life.row.reason == 0, QpError.TOKEN_STATE, life.row.reason), 0)),
             self.credit.qp.eq(qp),
+            self.credit.context.eq(context),
+            self.credit.region.eq(region),
             self.wake.qp.eq(qp),
             self.source.qp.eq(qp),
             self.pick.qp.eq(qp),
@@ -158,7 +160,7 @@ class Segmenter(LiteXModule):
         fsm.act("READ",      NextState("READ-RING"))
         fsm.act("READ-RING", NextState("DECIDE"))
         fsm.act("DECIDE",
-            NextValue(page, ring.row.page),
+            NextValue(page, ring.row.page), NextValue(context, ring.row.context), NextValue(region, ring.row.region),
             NextValue(failed, 0),
             NextValue(ask, closing | Mux(state.row.active, (state.row.next_psn == state.row.last_psn) & ~waiting,
                 (count == 0) & last_token)),

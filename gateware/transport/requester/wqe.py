@@ -116,7 +116,8 @@ class WqeBuilder(LiteXModule):
         )
         fsm.act("BUS",
             pages.look.eq(1),
-            NextValue(length, Mux(remaining[:24] > mtu, mtu, remaining[:13])),
+            # Of a resend whose message has been acknowledged meanwhile, context and region may be gone: it reads nothing.
+            NextValue(length, Mux(context.row.valid & region.row.valid, Mux(remaining[:24] > mtu, mtu, remaining[:13]), 0)),
             NextState("PAGES")
         )
         fsm.act("PAGES", If(pages.done, NextState("READ")))

@@ -31,6 +31,7 @@ from gateware.common.headers import DATA_IMMDT, DATA_TSETH, IMMDT, PETH, TSETH, 
 from gateware.common.layouts import Verdict, WriteKind, due_fields, event_layout, received_layout, write_job_layout
 from gateware.common.table_ram import TableRAM
 from gateware.common.tables import QpState
+from gateware.transport.barriers import fence_record
 from gateware.transport.queue_pair import arrivals_layout, chunk_row, chunks, init_endpoint, receive_state_layout
 from gateware.transport.responder.message_tracker import MessageTracker
 from gateware.transport.responder.placement_check import PlacementCheck
@@ -42,6 +43,7 @@ class Acceptor(LiteXModule):
     sink:     received_layout of WRITE packets and probes; `plane` says whose store holds the payload.
     jobs:     write_job_layout, the in-order write queue.
     event:    ACCESS.
+    fence:    fence_record(): between two packets, a job in the write queue that comes out as `fence` of due_fields.
     init:     start a queue pair's life.
     init_signal: clear a signal's count (SignalMode.SET).
     """
@@ -52,6 +54,7 @@ class Acceptor(LiteXModule):
         self.events   = events = stream.SyncFIFO(event_layout(), 4)
         self.event    = events.source
         self.init     = init_endpoint()
+        self.fence    = fence_record()
         self.time     = Signal(32)
         self.counters = Counters(self)
 
@@ -113,6 +116,7 @@ class Acceptor(LiteXModule):
         marked    = sized(self, (board.row.arrived & bit) != 0, 1, "marked")
 
         # What is due.
+        fenced = Signal()
         due   = Record(due_fields())
         sack, ack, nack = Signal(), Signal(), Signal()
         syndrome, reason = Signal(8), Signal(8)
@@ -132,7 +136,7 @@ class Acceptor(LiteXModule):
             due.probe.eq(is_probe), due.rtx.eq(p.rtx), due.ce.eq(p.ce),
             due.entropy.eq(p.entropy), due.plane.eq(plane), due.timestamp.eq(stamp),
             due.msn.eq(r.msn), due.syndrome.eq(syndrome), due.reason.eq(reason),
-            due.rcvd.eq(rounded[8:]), due.ooo.eq(r.ooo),
+            due.rcvd.eq(rounded[8:]), due.ooo.eq(r.ooo), due.fence.eq(fenced),
         ]
 
         # Jobs: payload and notices from here, flags from the tracker while it walks.
@@ -148,7 +152,8 @@ class Acceptor(LiteXModule):
 
         self.comb += [
             events.sink.kind.eq(EventKind.ACCESS), events.sink.qp.eq(p.dest_qp[:16]), events.sink.reason.eq(syndrome),
-            events.sink.base.eq(p.psn), events.sink.entropy.eq(p.entropy), events.sink.time.eq(self.time),
+            events.sink.life.eq(life.row.life), events.sink.base.eq(p.psn), events.sink.entropy.eq(p.entropy),
+            events.sink.time.eq(self.time),
         ]
 
         flag_first = config.broken == "flag_first"
@@ -170,12 +175,25 @@ class Acceptor(LiteXModule):
                 begin.eq(1),
                 NextValue(piece, 0),
                 NextState("INIT-READ")
+            ).Elif(self.fence.valid,
+                NextState("FENCE")
             ).Elif(self.sink.valid,
                 self.sink.ready.eq(1),
                 take.eq(1),
                 NextValue(piece, self.sink.psn),
                 NextValue(signal_number, IMMDT.field(self.sink.body[8*DATA_IMMDT:], "immediate")[:config.signal_bits]),
                 NextState("READ")
+            )
+        )
+
+        # A job that only marks its place: nothing is due with it.
+        self.comb += fenced.eq(fsm.ongoing("FENCE"))
+        fsm.act("FENCE",
+            j.kind.eq(WriteKind.NOTIFY),
+            j.valid.eq(1),
+            If(j.ready,
+                self.fence.ready.eq(1),
+                NextState("IDLE")
             )
         )
 

@@ -88,7 +88,8 @@ class Model:
                 ("quota", self.waiting[page] >= self.pages[page]["quota"] or (qp < 4 and len(self.rings[qp]) >= CONFIG.ring_depth))):
             if wrong:
                 return reason, None, qp
-        return None, dict(context=self.pages[page]["first"] + place, page=page, signal=int(op == 2), slot=token["slot"], length=length), qp
+        return None, dict(context=self.pages[page]["first"] + place, page=page, signal=int(op == 2), slot=token["slot"], length=length,
+            region=(c["lkey"] >> 8) % CONFIG.regions), qp
 
     def store(self, page, place, data, dwords):
         """One store: None (nothing happens yet), or (reason or None, entry, queue pair)."""
@@ -119,6 +120,8 @@ class Run:
         self.seed, self.random = seed, random.Random(seed)
         self.model  = Model(self.random)
         self.credit = StreamSink(DUT.bell.credit, seed + 1, 0.4)
+        self.flight = StreamSink(DUT.bell.in_flight, seed + 2, 0.2)
+        self.flying = []
         self.wakes, self.refusals, self.wanted_wakes = [], [], []
         self.tally  = dict.fromkeys(REASON, 0) | {"accepted": 0}
 
@@ -151,6 +154,7 @@ class Run:
         else:
             self.model.push(qp, entry)
             self.wanted_wakes.append(qp)
+            self.flying.append({name: entry[name] for name in ("context", "page", "region")})
 
     def settle(self):
         for _ in range(30):
@@ -195,9 +199,10 @@ class Run:
             yield from self.check_rings()
             for name, signal in DUT.counts.items():
                 counts[name] = (yield signal)
-        simulate(DUT, [main(), self.credit.run(), self.watch()], limit=200000, seed=self.seed)
+        simulate(DUT, [main(), self.credit.run(), self.flight.run(), self.watch()], limit=200000, seed=self.seed)
         assert [(b["page"], b["error"], b["qp"]) for b in self.credit.beats] == self.refusals
         assert all(b["consumed"] and b["completed"] for b in self.credit.beats)
+        assert [{name: b[name] for name in ("context", "page", "region")} for b in self.flight.beats] == self.flying
         assert self.wakes == self.wanted_wakes
         assert counts == {f"token_{n}": self.tally[n] for n in REASON} | {"tokens": self.tally["accepted"]}
 
@@ -292,6 +297,37 @@ def test_new_owner_of_a_page_finds_no_half_token():
         yield from run.store(0, good, t.TOKEN.pack(op=1), 2)       # A high half alone.
     run.check(script())
     assert run.tally == dict.fromkeys(REASON, 0) | {"accepted": 0, "format": 1}
+
+def test_a_held_doorbell_begins_no_token_and_loses_none():
+    run, idle = Run(13), []
+    def script():
+        m = run.model
+        good = next(p for p in range(40) if m.judge(0, p, t.TOKEN.pack(op=1))[0] is None)
+        m.pages[0]["quota"] = 100
+        yield from DUT.write(t.PAGE, 0, **m.pages[0])
+        for _ in range(3):
+            yield from run.store(0, good, t.TOKEN.pack(op=1))
+            yield DUT.bell.hold.eq(1)
+            yield from run.settle()
+            assert (yield DUT.bell.idle) and len(run.wakes) == len(run.wanted_wakes)
+            yield [DUT.bell.sink.valid.eq(1), DUT.bell.sink.address.eq(good << 6), DUT.bell.sink.data.eq(t.TOKEN.pack(op=1)),
+                DUT.bell.sink.dwords.eq(3)]
+            for _ in range(run.random.randrange(10, 30)):
+                yield
+                idle.append((yield DUT.bell.idle))
+                assert not (yield DUT.bell.sink.ready)
+            yield DUT.bell.hold.eq(0)
+            yield
+            while not (yield DUT.bell.sink.ready):
+                yield
+            yield DUT.bell.sink.valid.eq(0)
+            _, entry, qp = m.store(0, good, t.TOKEN.pack(op=1), 3)
+            m.push(qp, entry)
+            run.tally["accepted"] += 1
+            run.wanted_wakes.append(qp)
+            run.flying.append({name: entry[name] for name in ("context", "page", "region")})
+    run.check(script())
+    assert all(idle)
 
 def test_store_outside_of_the_pages_does_nothing():
     run = Run(12)

@@ -11,8 +11,22 @@ from gateware.common.table_ram import TableRAM, TableReader
 from gateware.host.table_port import TablePort, Tables
 from gateware.transport.queue_pair import status_layout
 
+class OneLife(LiteXModule):
+    """In place of the life cycle: every wish is granted, the row is written, all owners are asked in order."""
+    def __init__(self, port, inits):
+        step, ready = Signal(max=len(inits) + 2), Signal()  # 0: nothing is asked; i + 1: owner i is.
+        self.comb += [
+            *[[init.qp.eq(port.change.qp), init.valid.eq(step == i + 1)] for i, init in enumerate(inits)],
+            Case(step, {i + 1: ready.eq(init.ready) for i, init in enumerate(inits)}),
+            port.change_write.eq(port.change.valid & (step == 0)),
+            port.change.ready.eq(ready & (step == len(inits))),
+        ]
+        self.sync += If(port.change.ready, step.eq(0)).Elif(ready | port.change_write, step.eq(step + 1))
+
 class TableBench(LiteXModule):
     """Tables, their port, and the status table (`status`, driven by the test).
+
+    Nothing is in flight here: every row may be changed, every barrier is passed at once.
 
     `add_port` makes the port once the blocks that have init endpoints are there.
     """
@@ -26,8 +40,10 @@ class TableBench(LiteXModule):
             endpoint = Endpoint([(name, 16)])
             self.comb += endpoint.ready.eq(1)
             return endpoint
-        self.port = TablePort(self.config, self.tables, list(qp_inits) or [ready("qp")],
-            list(page_inits) or [ready("page")], signal_init or ready("signal"))
+        drain     = Record([("start", 1), ("done", 1)])
+        self.port = port = TablePort(self.config, self.tables, list(page_inits) or [ready("page")], signal_init or ready("signal"), drain)
+        self.life = OneLife(port, list(qp_inits) or [ready("qp")])
+        self.comb += [signal.eq(1) for signal in (drain.done, port.bell_idle, port.quiet, port.fence.ready)]
 
     def write(self, table, index, **values):
         """Generator: write one row and wait until it is done."""

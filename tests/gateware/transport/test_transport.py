@@ -58,6 +58,7 @@ class Loop:
         self.read_fails = lambda address: False
         self.psn = [(1 << 24) - r.randrange(1, 20), r.getrandbits(24)]
         self.on_flag = lambda: None
+        self.is_up   = False
 
     def generators(self, main):
         pairs = ((DUT.packets, self.packets), (DUT.payload, self.payload), (DUT.received[0], self.received), (DUT.due, self.due),
@@ -116,14 +117,14 @@ class Loop:
             yield
 
     # Set-up -----------------------------------------------------------------------------------------
-    def write(self, table, index, **values):
+    def write(self, table, index, refused=0, **values):
         yield [DUT.port.row.eq(table.pack(**values)), DUT.port.table.eq(table.number), DUT.port.index.eq(index), DUT.port.start.eq(1)]
         yield
         yield DUT.port.start.eq(0)
         yield
         while (yield DUT.port.busy):
             yield
-        assert not (yield DUT.port.refused)
+        assert (yield DUT.port.refused) == refused
 
     def set_up(self):
         yield [DUT.own_ip.eq(1), DUT.udp_port.eq(4791), *[mac.eq(0x10 + n) for n, mac in enumerate(DUT.own_macs)]]
@@ -135,16 +136,23 @@ class Loop:
         yield from self.write(t.PAGE, 0, valid=1, first=0, count=4, quota=20, credit=CREDIT, credit_every=1)
         yield from self.write(t.CONTEXT, 0, valid=1, qp=0, op=2, length=700, max_length=8192, slots=4,
             local_base=SOURCE, local_stride=0x2000, remote_base=TARGET + 1, remote_stride=0x2000, lkey=0x103, rkey=0x103, immediate=2)
+        yield from self.connect()
+        yield from self.rest(10)
+        assert [(e["kind"], e["qp"], e["life"]) for e in self.events] == [(EventKind.START, 0, 0), (EventKind.START, 1, 0)]
+        self.events.clear()
+        self.is_up = True
+
+    def connect(self, generation=0x50, page=255):
         for qp in range(2):
-            yield from self.write(t.QUEUE_PAIR, qp, state=t.QpState.RTS, generation=0x50 + qp, remote_qp=(0x51 - qp) << 16 | 1 - qp, mtu=0,
-                p_key=0xffff, send_psn=self.psn[qp], receive_psn=self.psn[1 - qp], sack_trigger=4096, timeout=2000, guard_time=0,
-                guard_packets=3)
+            yield from self.write(t.QUEUE_PAIR, qp, state=t.QpState.RTS, generation=(generation + qp) % 256,
+                remote_qp=(generation + 1 - qp) % 256 << 16 | 1 - qp, mtu=0, p_key=0xffff, send_psn=self.psn[qp],
+                receive_psn=self.psn[1 - qp], sack_trigger=4096, timeout=2000, guard_time=0, guard_packets=3, page=page)
 
     def token(self, **values):
         self.tokens.append({"address": 0, "data": t.TOKEN.pack(**values), "dwords": 3})
 
-    def command(self, kind, qp, base=0, mask=0, reason=0):
-        self.commands.append({"kind": kind, "reason": reason, "qp": qp, "base": base,
+    def command(self, kind, qp, base=0, mask=0, reason=0, life=0):
+        self.commands.append({"kind": kind, "reason": reason, "qp": qp, "base": base, "life": life,
             "mask_low": mask & 0xffffffff, "mask_high": mask >> 32})
 
     def wait(self, what, cycles=6000):
@@ -205,7 +213,7 @@ def test_lost_packets_are_resent_on_command_until_all_is_complete(seed, lose):
     def firmware():
         yield "passive"
         while True:
-            while loop.events:
+            while loop.is_up and loop.events:
                 e = loop.events.pop(0)
                 assert e["kind"] in (EventKind.HOLES, EventKind.TIMEOUT)
                 loop.command(CommandKind.RESEND, e["qp"], e["base"], e["mask_low"] | e["mask_high"] << 32)
@@ -262,3 +270,103 @@ def test_probe_brings_the_last_acknowledgement_again():
         yield from loop.rest()
     loop.run(script())
     assert len(loop.sent) == 3 and not loop.events
+
+# Life cycle ---------------------------------------------------------------------------------------
+
+CONTEXT = dict(valid=1, qp=0, op=2, length=700, max_length=8192, slots=4, local_base=SOURCE, local_stride=0x2000,
+    remote_base=TARGET + 1, remote_stride=0x2000, lkey=0x103, rkey=0x103, immediate=2)
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_reset_under_traffic_gives_back_every_token_and_the_next_life_works_at_once(seed):
+    loop   = Loop(50 + seed, lose=0.1)
+    r      = loop.random
+    counts = {}
+    def script():
+        posted = 0
+        for n in range(20):
+            for _ in range(r.randrange(1, 9)):
+                loop.token(slot=r.randrange(4), length=r.choice([0, 1, 700, 1500]))
+                posted += 1
+            yield from loop.rest(r.choice([r.randrange(100), r.randrange(1500)]))
+            flags = len(loop.flags)
+            yield from loop.write(t.QUEUE_PAIR, 0)                     # RESET, while packets of it are everywhere.
+            yield from loop.wait(lambda: not loop.tokens, 1000)        # Tokens that come later are refused.
+            yield from loop.wait(loop.completed(posted))
+            assert loop.lines[-1]["consumed"] == posted
+            yield from loop.write(t.QUEUE_PAIR, 1)
+            flags = len(loop.flags)
+            yield from loop.write(t.CONTEXT, 0, **CONTEXT)             # Nothing has it in use any more.
+            loop.psn = [r.getrandbits(24), r.getrandbits(24)]
+            before   = len(loop.sent)
+            yield from loop.connect(0x60 + 2*n)
+            loop.lose = 0
+            loop.memory[TARGET:TARGET + 0x1000] = bytes(0x1000)
+            loop.token(slot=0, length=700)
+            posted += 1
+            yield from loop.wait(loop.completed(posted))
+            assert landed(loop, 0, 700) and len(loop.flags) == flags + 1
+            new = [h for h in loop.sent[before:] if PACKET_TYPES[h["opcode"]].data and h["dest_qp"] >> 16 == (0x61 + 2*n) % 256]
+            assert [h["psn"] for h in new] == [(loop.psn[0] + i) % (1 << 24) for i in range(3)] and not any(h["rtx"] for h in new)
+            loop.lose = 0.1
+        for name in ("receive_unknown_qp", "ack_unknown_qp", "lives_begun", "lives_ended", "messages_failed", "tokens_flushed",
+                "tokens", "token_state", "messages_completed"):
+            counts[name] = (yield DUT.seen[name])
+    loop.run(script(), limit=300_000)
+    assert counts["lives_begun"] == 42 and counts["lives_ended"] == 40
+    assert counts["receive_unknown_qp"] + counts["ack_unknown_qp"] > 5, "no packet came late"
+    assert counts["messages_failed"] > 5 and counts["messages_completed"] > 20
+    assert counts["tokens"] == counts["messages_failed"] + counts["messages_completed"] + counts["tokens_flushed"]
+    assert {e["kind"] for e in loop.events} <= {EventKind.START, EventKind.HOLES, EventKind.TIMEOUT}
+
+def test_a_command_for_a_former_life_is_dropped():
+    loop = Loop(60)
+    def script():
+        yield from loop.write(t.QUEUE_PAIR, 0)
+        yield from loop.write(t.QUEUE_PAIR, 0, state=t.QpState.RTS, generation=0x50, remote_qp=0x51 << 16 | 1, p_key=0xffff,
+            send_psn=loop.psn[0], receive_psn=loop.psn[1], sack_trigger=4096, timeout=2000, page=255)
+        loop.command(CommandKind.ERROR, 0, reason=QpError.RETRY_EXCEEDED)
+        loop.command(CommandKind.PROBE, 0)
+        yield from loop.rest()
+        assert (yield DUT.seen["commands_stale"]) == 2 and not loop.sent
+        loop.token(slot=0, length=700)
+        yield from loop.wait(loop.completed(1))
+        assert loop.lines[-1]["error"] == 0
+    loop.run(script())
+
+def test_rows_that_messages_use_are_refused_until_the_last_one_is_complete():
+    loop = Loop(61)
+    loop.lose = 1.0
+    def script():
+        loop.token(slot=0, length=700)
+        loop.token(slot=1, length=700)
+        yield from loop.rest(500)
+        rows = ((t.CONTEXT, 0, CONTEXT), (t.REGION, 1, {}), (t.PAGE, 0, dict(valid=1, first=0, count=4, quota=20, credit=CREDIT,
+            credit_every=1)))
+        for table, index, values in rows:
+            yield from loop.write(table, index, refused=t.Refusal.IN_USE, **values)
+        yield from loop.write(t.CONTEXT, 1, **CONTEXT)                 # Its neighbours are free.
+        yield from loop.write(t.REGION, 2, valid=1, variant=9)
+        yield from loop.write(t.SIGNAL, 2, valid=1, any_qp=1, address=FLAG)
+        loop.lose = 0
+        loop.command(CommandKind.RESEND, 0, loop.psn[0], mask=0x3f)
+        yield from loop.wait(loop.completed(2))
+        for table, index, values in rows:
+            yield from loop.write(table, index, **values)
+        loop.token(slot=2, length=700)                                 # Its region has gone.
+        yield from loop.wait(lambda: loop.lines[-1]["error"] == QpError.TOKEN_REGION)
+    loop.run(script())
+    assert loop.flags == [(FLAG, 1), (FLAG, 2)]
+
+def test_a_page_hears_of_the_end_of_its_queue_pair_without_a_message():
+    loop = Loop(62)
+    def script():
+        for qp in range(2):
+            yield from loop.write(t.QUEUE_PAIR, qp)
+        yield from loop.connect(0x70, page=0)
+        loop.command(CommandKind.ERROR, 1, reason=QpError.REMOTE_ACCESS, life=1)
+        yield from loop.wait(lambda: bool(loop.lines) and loop.lines[-1]["error"] == QpError.REMOTE_ACCESS)
+        line = loop.lines[-1]
+        assert (line["error_qp"], line["consumed"], line["completed"], line["error_count"]) == (1, 0, 0, 1)
+        loop.token(slot=3, flag_default=1)                             # Queue pair 0 is another matter.
+        yield from loop.wait(lambda: any(PACKET_TYPES[h["opcode"]].data for h in loop.sent))
+    loop.run(script())

@@ -41,18 +41,17 @@ class World:
         rng = self.rng
         self.count = config.queue_pairs
         self.qps   = [Window(rng.choice((PSN - 1, PSN - 65, PSN - 130, 0, rng.getrandbits(24)))) for _ in range(self.count)]
-        self.keys  = [dict(generation=rng.getrandbits(8), p_key=rng.getrandbits(16)) for _ in range(self.count)]
+        self.keys  = [dict(generation=rng.getrandbits(8), p_key=rng.getrandbits(16), life=rng.getrandbits(8)) for _ in range(self.count)]
         self.time  = rng.choice((0, 2**32 - 500, 2**16 - 100))
         block = dut.block
         self.event  = StreamSink(block.event, seed=seed, stall=0)
         self.credit = StreamSink(block.credit, seed=seed + 1, stall=0.4)
         self.ack    = Mirror(dut.ack_state)
         self.board  = Mirror(dut.scoreboard)
-        self.status = Mirror(dut.status)
         self.woken, self.kinds, self.log = [], {}, []
 
     def run(self, generator, engine="verilator"):
-        parts = [self.event, self.credit, self.ack, self.board, self.status]
+        parts = [self.event, self.credit, self.ack, self.board]
         simulate(self.dut, [generator, self.watch_wakes(), *[p.run() for p in parts]], engine=engine, limit=400000)
 
     def watch_wakes(self):
@@ -72,10 +71,14 @@ class World:
         q, rng = self.qps[n], self.rng
         q.guard_time, q.guard_packets = rng.choice((0, 40, 200)), rng.choice((0, 3, 16))
         yield from put(self.dut.tables.queue_pair, n, state=q.state, send_psn=q.unacked, guard_time=q.guard_time,
-            guard_packets=q.guard_packets, **self.keys[n])
+            guard_packets=q.guard_packets, **{name: self.keys[n][name] for name in ("generation", "p_key")})
         yield from self.store(n)
         yield from request(self.dut.block.init, qp=n)
-        yield from wait(2)
+        yield from self.tell(n)
+
+    def tell(self, n, reason=0):
+        """What the life cycle does."""
+        yield from put(self.dut.status, n, state=self.qps[n].state, reason=reason, life=self.keys[n]["life"])
 
     def store(self, n):
         q = self.qps[n]
@@ -209,7 +212,7 @@ class World:
         yield from self.idle()
         got = [{name: b[name] for name in e} for b, e in zip(self.event.beats, events, strict=True)]
         assert got == events
-        assert all(b["qp"] == n and b["time"] == self.time for b in self.event.beats)
+        assert all(b["qp"] == n and b["time"] == self.time and b["life"] == self.keys[n]["life"] for b in self.event.beats)
         credits = [(b["page"], b["error"], b["completed"], b["consumed"]) for b in self.credit.beats]
         assert credits == [(page, error, 1, 0) for page, error in q.credits[before:]]
         assert set(self.woken) == ({n} if counts else set())
@@ -219,19 +222,12 @@ class World:
         self.log.append((events, credits, q.unacked))
 
     def end(self, n):
-        """The firmware ends a queue pair while the segmenter may be busy with it."""
-        q, rng, block = self.qps[n], self.rng, self.dut.block
-        living = q.state in (QpState.RTS, QpState.RTR)
-        yield [block.segmenter_busy.eq(1), block.segmenter_qp.eq(n)]
-        yield from request(block.error, qp=n, reason=QpError.RETRY_EXCEEDED)
-        yield from wait(rng.randrange(30))
-        assert not self.credit.beats, "messages were flushed although the segmenter was busy with their queue pair"
-        yield block.segmenter_busy.eq(0)
-        yield from wait(2)
-        if living:
-            q.fail(QpError.RETRY_EXCEEDED)
-            assert self.status.rows[n] == dict(state=QpState.ERROR, reason=QpError.RETRY_EXCEEDED)
-        return living, []
+        """The life cycle ends a queue pair."""
+        q = self.qps[n]
+        q.fail(QpError.RETRY_EXCEEDED)
+        yield from self.tell(n, QpError.RETRY_EXCEEDED)
+        yield from request(self.dut.block.flush, qp=n, reason=QpError.RETRY_EXCEEDED)
+        return True, []
 
     def drive(self, steps):
         rng = self.rng
@@ -277,24 +273,6 @@ def test_a_failed_queue_pair_gives_back_every_message_once(seed):
         for _ in range(10):
             yield from world.send(2)
             yield from world.step(2, world.sack)
-    world.run(drive())
-
-def test_a_new_life_is_not_flushed_for_the_former_one():
-    world = World(dut_of(64), WINDOWS[64], 40)
-    def drive():
-        yield from world.setup()
-        n, block = 1, world.dut.block
-        yield from world.send(n)
-        yield [block.segmenter_busy.eq(1), block.segmenter_qp.eq(n)]
-        yield from request(block.error, qp=n, reason=QpError.RETRY_EXCEEDED)
-        yield from wait(10)
-        world.qps[n] = Window(7)
-        yield from world.start(n)              # The flush has waited for the segmenter until here.
-        yield from world.send(n)
-        yield block.segmenter_busy.eq(0)
-        yield from wait(10)
-        assert world.status.rows[n]["state"] == QpState.RTS and not world.credit.beats
-        yield from world.step(n, world.sack)
     world.run(drive())
 
 def test_a_report_that_finds_no_room_is_made_by_a_later_sack():
