@@ -96,7 +96,8 @@ def test_a_frame_never_waits_for_its_payload(width):
     dut, rng = PacketBuilder(preset("tiny", network_width=width)), random.Random(width)
     lanes    = width//8
     payloads = [rng.randbytes(rng.randrange(8*lanes, 20*lanes)) for _ in range(120)]
-    work     = [job_of(rng, rng.choice([o for o, t in PACKET_TYPES.items() if t.data]), payload, rng.getrandbits(1)) for payload in payloads]
+    opcodes  = [o for o, t in PACKET_TYPES.items() if t.data]
+    work     = [job_of(rng, rng.choice(opcodes), payload, rng.getrandbits(1)) for payload in payloads]
     stops, words = {}, []
     for payload in payloads:
         stops[len(words)] = rng.choice([0, 0, 1, 2, 5, 40])
