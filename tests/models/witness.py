@@ -117,7 +117,8 @@ class Witness:
         if syndrome >> 5:
             self.counts["naks" if syndrome >> 5 & 3 == 3 else "bad"] += 1      # The reserved bit 7 is not looked at in a NAK.
             return False
-        for psn in range(self.cack + 1, cack + 1):
+        sure = cack < self.next             # Else the requester may or may not believe it.
+        for psn in range(self.cack + 1, cack + 1 if sure else self.cack):
             self.acked_at.setdefault(psn, now)
         self.cack = max(self.cack, cack)
         if p["opcode"] == Opcode.ACKNOWLEDGE:
@@ -127,7 +128,7 @@ class Witness:
             self.counts["sacks"] += 1
             base = cack + signed(p["SETH"]["sack_offset"])
             for psn in (base + i for i in range(64) if p["SETH"]["bitmap"] >> i & 1):
-                if self.cack < psn < self.next + self.ahead:
+                if sure and self.cack < psn < self.next:
                     self.acked_at.setdefault(psn, now)
         return True
 

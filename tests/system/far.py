@@ -38,9 +38,12 @@ class Far:
         self.evs = paths_of(evs, self.planes)
 
     def queue_pair(self, **values):
-        index = 0x20 + 3*len(self.rows)
-        self.rows.append(values)
-        return index, values.update
+        index, row = 0x20 + 3*len(self.rows), {"generation": self.random.randrange(1, 256), **values}
+        self.rows.append(row)
+        def write(**more):
+            row.update(more)
+            return row
+        return index, row["generation"], write
 
 class Session:
     """A card, the far end and the adversaries between them; `to` and `back` are the Adversary of each way.
