@@ -231,14 +231,17 @@ def test_lengths_below_the_headers_and_lengths_that_contradict_each_other_are_dr
 
 @pytest.mark.parametrize("next_header", [0, 43, 44, 50, 51, 58, 59, 60, 135, 139, 140, 6])
 def test_ipv6_extension_headers_are_refused(next_header):
-    """Whatever stands in front of UDP, the packet behind it being right."""
-    frame = bytearray(wire.build_data(Opcode.WRITE_ONLY, bytes(9), ipv6=1))
-    frame[54:54] = bytes((17, 0)) + bytes(6)
-    frame[20]    = next_header
-    frame[18:20] = (len(frame) - 54).to_bytes(2, "big")
-    frame[-4:]   = wire.icrc(frame[14:-4])
-    result, counts = receive(64, [(bytes(frame), 0)])
-    assert result == [] and counts["bad_header"] == 1
+    """Whatever stands in front of UDP, the packet behind it being right; and where what follows looks like UDP."""
+    frames = []
+    for extension in (bytes((17, 0)) + bytes(6), b""):
+        frame = bytearray(wire.build_data(Opcode.WRITE_ONLY, bytes(9), ipv6=1))
+        frame[54:54] = extension
+        frame[20]    = next_header
+        frame[18:20] = (len(frame) - 54).to_bytes(2, "big")
+        frame[-4:]   = wire.icrc(frame[14:-4])
+        frames.append((bytes(frame), 0))
+    result, counts = receive(64, frames)
+    assert result == [] and counts["bad_header"] == 2
 
 def test_traffic_class_flow_label_and_hop_limit_are_the_networks():
     """A router may change them; the congestion mark is seen."""

@@ -156,12 +156,15 @@ def test_a_flag_before_its_data_is_seen(make):
 
 MACS = (0x020000000100, 0x020000000200)
 
-def frame(node, port=0xc000, psn=0, opcode=H.Opcode.WRITE_ONLY, length=100, dscp=0):
+def frame(node, port=0xc000, psn=0, opcode=H.Opcode.WRITE_ONLY, length=100, dscp=0, ipv6=0):
     payload = bytes((i*7 + psn) & 0xff for i in range(length))
     udp = H.UDP.pack(source_port=port, destination_port=4791, length=8 + 12 + length + 4)
     ip  = H.IPV4.pack(version=4, ihl=5, protocol=17, ttl=64, dscp=dscp, total_length=20 + len(udp) + 12 + length + 4)
+    if ipv6:
+        ip = H.IPV6.pack(version=6, next_header=17, hop_limit=64, dscp=dscp, flow_label=0xabcde, payload_length=len(udp) + 12 + length + 4)
     bth = H.BTH.pack(opcode=opcode, dest_qp=5, psn=psn)
-    return H.ETH.pack(destination=MACS[node], source=1, ethertype=0x800) + ip + udp + bth + payload + bytes(4)
+    ethertype = H.ETHERTYPE_IPV6 if ipv6 else H.ETHERTYPE_IPV4
+    return H.ETH.pack(destination=MACS[node], source=1, ethertype=ethertype) + ip + udp + bth + payload + bytes(4)
 
 def echo(make, count=40, lengths=range(40, 80), **options):
     """Frames go to card 0, which sends them to an address that is card 1's: they pass the fabric for ever."""
@@ -217,26 +220,58 @@ def test_damage_is_found_by_the_fcs_or_repaired(make):
     repaired = (r["fate"] & Fate.FCS_REPAIRED) != 0
     assert damaged.any() and (repaired <= damaged).all()
 
-def test_only_long_data_frames_of_their_class_are_trimmed(make):
+@pytest.mark.parametrize("ipv6", [0, 1])
+def test_a_repaired_frame_is_one_that_the_receiver_must_refuse(make, ipv6):
+    """Damage whose FCS was repaired never lies in bits that the ICRC leaves out alone."""
+    seen    = Recorder()
+    cluster = make(corrupt=1.0, capture=seen, seed=8)
+    cluster.sim.mac(0, MACS[1], 1)
+    for psn in range(200):
+        cluster.fabric.inject(cluster.nodes[0], wire.build_data(H.Opcode.WRITE_ONLY, b"", psn=psn, destination_mac=MACS[1], ipv6=ipv6))
+    cluster.step(10_000)
+    r = cluster.fabric.records
+    r = r[(r["node"] == 0) & ((r["fate"] & Fate.FCS_REPAIRED) != 0)]
+    repaired = set(map(int, r["delivered"]))
+    frames   = [f for cycle, node, _, way, f in seen.frames if (node, way) == (1, "rx") and cycle in repaired]
+    assert len(frames) == len(r) > 60 and all(wire.parse(f)["error"] for f in frames)
+
+def test_frames_are_classified_alike_on_ipv4_and_ipv6(make):
+    cluster = make(paths=8)
+    cluster.sim.mac(0, MACS[1], 1)
+    for psn in range(60):
+        for ipv6 in (0, 1):
+            cluster.fabric.inject(cluster.nodes[0], frame(1, port=0xc000 + psn, psn=psn, length=10 + psn, ipv6=ipv6))
+    cluster.step(5000)
+    r = cluster.fabric.records
+    r = r[r["node"] == 0]
+    assert len(r) == 120 and len(set(r["path"])) == 8
+    for name in ("kind", "entropy", "path", "qpn", "psn", "opcode", "payload"):
+        assert (r[name][0::2] == r[name][1::2]).all(), name
+    assert (r["length"][1::2] == r["length"][0::2] + 20).all() and (r["kind"] == Kind.DATA).all()
+
+@pytest.mark.parametrize("ipv6", [0, 1])
+def test_only_long_data_frames_of_their_class_are_trimmed(make, ipv6):
     seen = Recorder()
     cluster = make(trim=1.0, duplicate=1.0, corrupt=1.0, capture=seen)
     cluster.sim.mac(0, MACS[1], 1)
     sent = [(opcode, dscp, length) for opcode in (H.Opcode.WRITE_ONLY, H.Opcode.SACK) for dscp in (H.Dscp.DATA, H.Dscp.TRIMMABLE)
         for length in (20, 21, 1000)]
     for psn, (opcode, dscp, length) in enumerate(sent*4):
-        cluster.fabric.inject(cluster.nodes[0], frame(1, psn=psn, opcode=opcode, length=length, dscp=dscp))
+        cluster.fabric.inject(cluster.nodes[0], frame(1, psn=psn, opcode=opcode, length=length, dscp=dscp, ipv6=ipv6))
     cluster.step(10_000)
     r = cluster.fabric.records
     r = r[r["node"] == 0]
     for line, (opcode, dscp, length) in zip(r, sent*4, strict=True):
         cut = opcode == H.Opcode.WRITE_ONLY and dscp == H.Dscp.TRIMMABLE and length > 20
         assert line["fate"] & (Fate.TRIMMED | Fate.CORRUPTED | Fate.DUPLICATED) == (Fate.TRIMMED if cut else Fate.CORRUPTED)
-        assert line["length"] == 58 + length and line["delivered"] > 0
+        assert line["length"] == 58 + 20*ipv6 + length and line["delivered"] > 0
     stats = cluster.fabric.statistics()["data"]
     assert stats["trimmed"] == 8 and stats["delivered"] == stats["lost"] == 0
     whole   = {f for _, node, _, way, f in seen.frames if (node, way) == (0, "tx")}
-    arrived = {f for _, node, _, way, f in seen.frames if (node, way) == (1, "rx") and len(f) == 78}
-    long    = [f for f in whole if len(f) > 78 and f[15] >> 2 == H.Dscp.TRIMMABLE and f[42] == H.Opcode.WRITE_ONLY]
+    arrived = {f for _, node, _, way, f in seen.frames if (node, way) == (1, "rx") and len(f) == 78 + 20*ipv6}
+    family  = H.IPV6 if ipv6 else H.IPV4
+    long    = [f for f in whole if len(f) > 78 + 20*ipv6 and family.unpack(f[14:])["dscp"] == H.Dscp.TRIMMABLE
+        and f[42 + 20*ipv6] == H.Opcode.WRITE_ONLY]
     cuts    = {dscp: {wire.trim(f, dscp=dscp) for f in long}
         for dscp in (H.Dscp.TRIMMED, H.Dscp.TRIMMED_LASTHOP)}
     assert all(arrived & c for c in cuts.values()) and len(arrived & (cuts[H.Dscp.TRIMMED] | cuts[H.Dscp.TRIMMED_LASTHOP])) == 8
