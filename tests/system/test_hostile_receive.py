@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from gateware.common.headers import ETH, IPV4, UDP
+from gateware.common.headers import ENDPOINT_OPCODES, ETH, IPV4, UDP
 from tests.system.bench import group
 from tests.system.hostile import inject, make, poke, reseal, works, write_frame
 
@@ -65,11 +65,12 @@ def test_a_bad_icrc_is_dropped(scene):
 def test_unknown_opcodes_are_dropped(scene):
     c, a, b = scene.fresh(1)
     link = make(c, a, b)
-    for opcode in (0x00, 0x0a, 0xc0, 0xc5, 0xcc, 0xd0, 0xd8, 0xdf, 0xff):
+    for opcode in (0x00, 0x0a, 0xc0, 0xc5, 0xcc, 0xd0, 0xd8, 0xd9, 0xda, 0xdf, 0xff):
         frame = bytearray(write_frame(link))
         frame[42] = opcode
         change, answers = inject(c, b, reseal(frame), cycles=300)
-        assert change == {"plane0_bad_opcode": 1} and answers == [], opcode
+        counter = "plane0_endpoint" if opcode in ENDPOINT_OPCODES else "plane0_bad_opcode"
+        assert change == {counter: 1} and answers == [], opcode
     assert link.untouched()
     works(link)
 
