@@ -125,4 +125,6 @@ def soak(packets, seed, mix=None, folder=FOLDER, say=lambda line: None):
             record.add(run_round(mix, seed*1_000_003 + number, say, lambda frames, done=done, n=number: update(done + 2*frames//3, n)))
             done += record.rounds[-1]["packets"]
             update(done, len(record.rounds))
+            if record.rounds[-1]["packets"] == 0:
+                break                             # Nothing moves: more rounds would not, either.
     return record.rounds, verdict(record.rounds)

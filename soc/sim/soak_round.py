@@ -22,7 +22,7 @@ from firmware.contract import QP_ERROR_TEXT
 from firmware.policies import mrc
 from gateware.common import tables as T
 from gateware.config import preset
-from soc.sim.cluster import Cluster
+from soc.sim.cluster import Cluster, SimulationError
 from soc.sim.stalls import stalls
 
 GUARD   = 64            # Bytes between two slots.
@@ -98,9 +98,9 @@ def run_round(mix, seed, say=lambda text: None, each=lambda packets: None):
     cluster = Cluster(nodes=2, config=preset("sim", planes=mix.planes), paths=mix.paths, loss=mix.loss, duplicate=mix.duplicate,
         corrupt=mix.corrupt, trim=mix.trim, mark=mix.mark, jitter=mix.jitter, seed=seed, policy=None if mix.policy == "mrc" else mix.policy,
         memory=MEMORY, say=say)
+    lanes, psns, start = [], [], 0
     try:
         a, b  = cluster.nodes
-        lanes, psns = [], []
         for _ in range(mix.queue_pairs):
             first = (rng.choice((rng.randrange(1 << 24), (1 << 24) - rng.randrange(1, 400))), rng.randrange(1 << 24))
             qp    = cluster.connect(a, b, mtu=rng.choice((256, 512, 1024)), psns=first)
@@ -114,9 +114,12 @@ def run_round(mix, seed, say=lambda text: None, each=lambda packets: None):
         cluster.run_until(lambda: all(lane.a.credit(lane.page)["completed"] == len(lane.lengths) for lane in lanes), limit=1_000_000,
             wall=600)
         cluster.run_until(lambda: not (cluster.sim.count(4) or cluster.sim.count(9)), limit=1_000_000, wall=600)
-        return _judge(cluster, mix, lanes, psns, start) | {"seed": seed, "wall": round(time.monotonic() - begin, 1)}
+        line = _judge(cluster, mix, lanes, psns, start)
+    except SimulationError as e:
+        line = _line(cluster, lanes, start, [str(e)])
     finally:
         cluster.close()
+    return line | {"seed": seed, "wall": round(time.monotonic() - begin, 1)}
 
 def _judge(cluster, mix, lanes, psns, start):
     problems, nodes = [], cluster.nodes
@@ -148,13 +151,17 @@ def _judge(cluster, mix, lanes, psns, start):
                     for lane, x in found[0] + found[1] if not x.why]
         problems.append(f"{unexplained} timeouts lie in no stall that a lost frame explains; suspects: "
                         f"{'; '.join(suspects[:4]) or 'none'}.")
+    return _line(cluster, lanes, start, problems, timeouts=sum(c["timeouts"] for c in counters), unexplained=unexplained, stalls=why,
+        wrong_bytes=wrong)
+
+def _line(cluster, lanes, start, problems, timeouts=0, unexplained=0, stalls=None, wrong_bytes=0):
+    """A round's line of the record; one that was stopped has what the fabric knows."""
     stats = cluster.fabric.statistics(start)
-    d = stats["data"]
     return {
         "problems": problems, "cycles": cluster.cycle - start, "bytes": sum(sum(lane.lengths) for lane in lanes),
-        "messages": sum(len(lane.lengths) for lane in lanes), "packets": d["sent"], "data": d, "control": stats["control"],
-        "timeouts": sum(c["timeouts"] for c in counters), "unexplained": unexplained, "stalls": why,
-        "flags_early": early, "wrong_bytes": wrong,
+        "messages": sum(len(lane.lengths) for lane in lanes), "packets": stats["data"]["sent"], "data": stats["data"],
+        "control": stats["control"], "timeouts": timeouts, "unexplained": unexplained, "stalls": stalls or {},
+        "flags_early": cluster.sim.count(1), "wrong_bytes": wrong_bytes,
     }
 
 def _left(cluster, lanes):

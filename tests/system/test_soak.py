@@ -56,6 +56,20 @@ def test_wrong_bytes_and_early_flags_are_noticed(monkeypatch):
     r = run_round(Mix(packets=200, queue_pairs=1), 6)
     assert r["wrong_bytes"] == 2 and "2 bytes are wrong." in r["problems"]
 
+def test_a_round_that_is_stopped_has_its_line(monkeypatch, tmp_path):
+    """A card that breaks a rule, or a limit: recorded as what is wrong, and the next call goes on behind it."""
+    from soc.sim.cluster import Cluster, SimulationError
+    def stop(self, *arguments, **values):
+        self.step(20_000)
+        raise SimulationError("A card broke a rule: the sentence.")
+    monkeypatch.setattr(Cluster, "run", stop)
+    rounds, problems = soak(1, 8, MIX, str(tmp_path))
+    assert len(rounds) == 1 and rounds[0]["packets"] > 0
+    assert problems == [f"Round 0 (seed {rounds[0]['seed']}): A card broke a rule: the sentence."]
+    monkeypatch.undo()
+    more, _ = soak(rounds[0]["packets"] + 1, 8, MIX, str(tmp_path))
+    assert more[0] == rounds[0] and len(more) == 2 and more[1]["problems"] == []
+
 def test_the_verdict_counts_needless_resends():
     line = {"seed": 1, "problems": [], "packets": 1000, "bytes": 0, "messages": 0, "cycles": 0, "timeouts": 0, "unexplained": 0,
         "flags_early": 0, "wrong_bytes": 0, "wall": 0, "stalls": {}, "control": {"sent": 0},
