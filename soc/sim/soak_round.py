@@ -23,6 +23,7 @@ from firmware.policies import mrc
 from gateware.common import tables as T
 from gateware.config import preset
 from soc.sim.cluster import Cluster, SimulationError
+from soc.sim.driver import DriverError
 from soc.sim.stalls import stalls
 
 GUARD   = 64            # Bytes between two slots.
@@ -183,7 +184,8 @@ def _left(cluster, lanes):
     for lane in lanes:
         there, here = (lane.b, T.REGION, lane.regions[1]), (lane.a, T.REGION, lane.regions[0])
         for node, table, index in ((lane.a, T.CONTEXT, lane.context.index), here, there):
-            node.write_row(table, index)
-            if node.read("nic_tables_refused"):
-                problems.append(f"Card {node.index} will not take back row {index} of the table '{table.name}'.")
+            try:
+                node.write_row(table, index)
+            except DriverError as e:
+                problems.append(f"Not taken back: {e}")
     return problems
