@@ -45,6 +45,8 @@ def test_a_second_life_starts_with_its_own_numbers(psn):
         yield from loop.rest()
         before = len(loop.sent)
         for qp in range(2):
+            yield from loop.write(t.QUEUE_PAIR, qp, state=t.QpState.RESET)
+        for qp in range(2):
             yield from loop.write(t.QUEUE_PAIR, qp, state=t.QpState.RTS, generation=0x60 + qp, remote_qp=(0x61 - qp) << 16 | 1 - qp, mtu=0,
                 p_key=0xffff, send_psn=psn, receive_psn=psn, sack_trigger=4096, timeout=2000, guard_packets=3)
         loop.token(slot=1, flag_default=1)
