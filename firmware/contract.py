@@ -32,19 +32,39 @@ class EventKind:
     NAK        = 4  # Transport NAK, `reason` = AETH syndrome.
     READ_ERROR = 5  # A PCIe read of this queue pair's payload failed.
     ACCESS     = 6  # The responder refused a packet: `reason` = AETH syndrome it sent.
+    PATH       = 7  # The path named by `base` changed: `reason` = PathChange. Only `qp`, `base`, `entropy`, `time` are valid.
     START      = 9  # A new life of the queue pair has begun.
 
-# Kinds of events (PATH) that do not belong to a life: what they carry in `life` is void.
-NO_LIFE = (7,)
+# Kinds of events that do not belong to a life: what they carry in `life` is void.
+NO_LIFE = (EventKind.PATH,)
+
+class PathState:
+    """What the card knows of a path: of one entropy value of one peer."""
+    GOOD        = 0 # Used in its turn.
+    SKIP        = 1 # Congested: its next turn is passed over, or it is used when its plane has no good one.
+    ASSUMED_BAD = 2 # It lost a packet: used only when no plane has a better one, until a probe is answered.
+    DENIED      = 3 # Never used; only the driver and PATH commands enter and leave this state.
+
+class PathChange:
+    """Why a PATH event was raised."""
+    RETURNED = 0    # A probe was answered: GOOD or SKIP again.
+    LOST     = 1    # A packet was lost on it, or the peer thinks that it is bad: ASSUMED_BAD now.
+    REMINDER = 2    # It still is ASSUMED_BAD: one of these in turn, now and then.
+
+class Path:
+    """A path in `base` of PATH events, PATH commands and probes: lowest bits of its fields."""
+    EV    = 0       # Entropy value, 8 bits: a row of the peer's table.
+    PEER  = 8       # Peer, 8 bits.
+    NAMED = 23      # 1: a path is named.
 
 EVENT = _fields(
     ("kind",     0,  0,  8, "EventKind"),
-    ("reason",   0,  8,  8, "NACK reason or AETH syndrome"),
+    ("reason",   0,  8,  8, "NACK reason, AETH syndrome or PathChange"),
     ("qp",       0, 16, 16, "index of the queue pair"),
     ("unacked",  1,  0, 24, "oldest PSN that is not acknowledged"),
     ("life",     1, 24,  8, "life of the queue pair, modulo 2^8: each reset begins another one"),
     ("next",     2,  0, 24, "next new PSN to send"),
-    ("base",     3,  0, 24, "first PSN that the mask speaks of"),
+    ("base",     3,  0, 24, "first PSN that the mask speaks of, or a path"),
     ("mask_low", 4,  0, 32, "bit i: PSN base + i"),
     ("mask_high",5,  0, 32, "bit i: PSN base + 32 + i"),
     ("rtt",      6,  0, 16, "last round-trip time of the queue pair, ticks"),
@@ -57,22 +77,28 @@ EVENT = _fields(
 COMMAND_WORDS = 4
 
 class CommandKind:
-    RESEND = 1  # Resend the PSNs base + bits of the mask (those already acknowledged are left out).
-    PROBE  = 2  # Send a reliability probe.
+    RESEND = 1  # Resend the PSNs base + bits of the mask (those already acknowledged are left out); `reason` 1: their
+                # path lost them.
+    PROBE  = 2  # Send a reliability probe: on the path `base`, or on the peer's next one if `base` is 0.
     TIMER  = 3  # Arm the deadline: TIMEOUT if no progress for `mask_low` ticks from now.
     GUARD  = 4  # Reorder guard: a hole is ripe `mask_low`[15:0] ticks after it was sent and
                 # `mask_high`[7:0] packets below the highest arrival.
     ERROR  = 5  # End the queue pair; `reason` goes to the error words.
+    PATH   = 6  # Set the state of the path `base` to `reason`, a PathState.
 
 COMMAND = _fields(
     ("kind",     0,  0,  8, "CommandKind"),
-    ("reason",   0,  8,  8, "ERROR: QpError"),
+    ("reason",   0,  8,  8, "RESEND: lost; ERROR: QpError; PATH: PathState"),
     ("qp",       0, 16, 16, "index of the queue pair"),
-    ("base",     1,  0, 24, "first PSN that the mask speaks of"),
+    ("base",     1,  0, 24, "first PSN that the mask speaks of, or a path"),
     ("life",     1, 24,  8, "life that the command is meant for: that of the event; the runtime fills it in"),
     ("mask_low", 2,  0, 32, "bit i: PSN base + i, or a value"),
     ("mask_high",3,  0, 32, "bit i: PSN base + 32 + i, or a value"),
 )
+
+def path_word(peer, ev):
+    """A path as it stands in `base`."""
+    return 1 << Path.NAMED | peer << Path.PEER | ev << Path.EV
 
 def event_words(values):
     """Words of an event, from a dictionary of its fields; fields that are not named are 0."""

@@ -107,6 +107,7 @@ class CardConfig:
     region_bits  = property(lambda self: bits_for_index(self.regions))
     signal_bits  = property(lambda self: bits_for_index(self.signals))
     plane_bits   = property(lambda self: bits_for_index(self.planes))
+    plane_shares = property(lambda self: 1 << (self.planes - 1).bit_length()) # Row n of an EV table is of plane n modulo this.
     length_bits  = property(lambda self: bits_for_index(self.max_mtu + 1)) # Bytes of payload, 0..max_mtu.
     tick_cycles  = property(lambda self: max(1, round(self.clk_freq*128e-9))) # Cycles per 128 ns tick.
 

@@ -13,6 +13,7 @@ from litex.soc.interconnect import stream
 from litex.soc.interconnect.csr import CSRField, CSRStatus, CSRStorage
 from migen import *
 
+from gateware.common.arithmetic import bit_of
 from gateware.common.counters import Counters
 from gateware.common.headers import Dscp
 from gateware.common.tables import REFUSAL_TEXT, ROW_BITS
@@ -67,6 +68,12 @@ class NIC(LiteXModule):
         self._qp_error   = CSRStatus(8,  name="qp_error",   description="Reason of the ERROR state.")
         self._qp_unacked = CSRStatus(24, name="qp_unacked", description="Oldest PSN that is not acknowledged.")
         self._qp_next    = CSRStatus(24, name="qp_next",    description="Next new PSN.")
+        self._path_select = CSRStorage(16, name="path_select", description="Path shown by nic_path: peer * entropy values per peer + row.")
+        self._path       = CSRStatus(name="path", description="State and counts of the path selected.", fields=[
+            CSRField("sent",   size=16,            description="Packets sent on it, stays at 65535."),
+            CSRField("lost",   size=16, offset=16, description="Packets lost on it, as resends tell."),
+            CSRField("marked", size=16, offset=32, description="Packets on it that were marked or trimmed."),
+            CSRField("state",  size=2,  offset=48, description="PathState: 0 GOOD, 1 SKIP, 2 ASSUMED_BAD, 3 DENIED.")])
         self._alive      = CSRStatus(1,  name="firmware_alive", description="The soft core's firmware went through its main loop lately.")
         self._time       = CSRStatus(32, name="time", description="Ticks of 128 ns.")
 
@@ -150,6 +157,18 @@ class NIC(LiteXModule):
             self._qp_next.status.eq(send.row.next_psn),
             self._alive.status.eq(recovery.alive),
             self._time.status.eq(transport.time),
+        ]
+
+        # Paths --------------------------------------------------------------------------------------
+        row, counts = transport.paths.states.reader(), transport.paths.counts.reader()
+        select, path = self._path_select.storage, self._path.fields
+        low  = bit_of(self, row.row.low,  select[:config.ev_bits], "path_low")
+        high = bit_of(self, row.row.high, select[:config.ev_bits], "path_high")
+        self.comb += [
+            row.index.eq(select[config.ev_bits:]),
+            counts.index.eq(select),
+            path.state.eq(Cat(low, high)),
+            *[getattr(path, name).eq(getattr(counts.row, name)) for name in ("sent", "lost", "marked")],
         ]
 
         # Counters -----------------------------------------------------------------------------------

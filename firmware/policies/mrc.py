@@ -7,6 +7,10 @@ above the round-trip times that it sees. What no hole can show, the lost end of 
 finds: first a probe, then resends of the oldest packets, at even intervals and then at doubling
 ones. The budget belongs to the oldest unacknowledged PSN and is returned when that moves.
 
+A hole or a timeout blames the path of its packet, which the gateware then leaves; a NACK does not. A
+path that was left is probed at once, and when the gateware reminds of it, ever more rarely until one of the
+queue pair's peer comes back.
+
 Limits: all of the budget is below 2.5 ms; times in ticks of 128 ns. Sources: MRC 1.0, loss detection
 and retransmission; timers and budget.
 """
@@ -14,11 +18,13 @@ and retransmission; timers and budget.
 from firmware.api import (
     Event,
     NackReason,
+    PathChange,
     QpError,
     Syndrome,
     fail,
     guard,
     probe,
+    probe_path,
     record,
     resend,
     timer,
@@ -44,6 +50,10 @@ BUDGET         = u32(18000)    # 2.3 ms from the first timeout of a PSN.
 WINDOW         = u24(64)       # PSNs that one resend can name.
 HALF           = u24(0x800000) # A larger PSN difference is a step back: an event that was overtaken.
 
+# Paths.
+PROBE_INTERVAL = u32(256)      # 33 us between probes of paths that stay bad,
+PROBE_DOUBLINGS = u8(4)        # doubled up to 524 us.
+
 @record
 class QueuePair:
     """State of one queue pair."""
@@ -58,6 +68,8 @@ class QueuePair:
     attempts:   u8      # Timeouts of `unacked`.
     guard_age:  u8      # Events since the guard was set.
     nacked:     u8      # 1: nack_psn and nack_time are valid.
+    path_time:  u32     # Last probe of a path that stays bad,
+    path_fails: u8      # and how many of them since one came back.
 
 # Estimates ----------------------------------------------------------------------------------------
 
@@ -108,7 +120,7 @@ def observe(s: QueuePair, e: Event):
 def on_holes(s: QueuePair, e: Event):
     """Ripe holes: resend them, then learn."""
     if (e.mask_low | e.mask_high) != 0:
-        resend(e.qp, e.base, e.mask_low, e.mask_high)
+        resend(e.qp, e.base, e.mask_low, e.mask_high, 1)
     observe(s, e)
 
 def on_nack(s: QueuePair, e: Event):
@@ -126,14 +138,14 @@ def on_nack(s: QueuePair, e: Event):
         s.nacked = 1
         s.nack_psn = e.base
         s.nack_time = e.time
-    resend(e.qp, e.base, 1, 0)
+    resend(e.qp, e.base, 1, 0, 0)
 
 def resend_oldest(e: Event, count: u24):
     """Resend `count` PSNs from the oldest unacknowledged one on, 1 to 64."""
     if count > 32:
-        resend(e.qp, e.unacked, ~u32(0), ~u32(0) >> (64 - u32(count)))
+        resend(e.qp, e.unacked, ~u32(0), ~u32(0) >> (64 - u32(count)), 1)
     else:
-        resend(e.qp, e.unacked, ~u32(0) >> (32 - u32(count)), 0)
+        resend(e.qp, e.unacked, ~u32(0) >> (32 - u32(count)), 0, 1)
 
 def on_timeout(s: QueuePair, e: Event):
     """No progress: probe, then resend, then give up."""
@@ -160,7 +172,7 @@ def on_timeout(s: QueuePair, e: Event):
         if quiet and outstanding != 0:
             resend_oldest(e, min(outstanding, WINDOW))
         else:
-            resend(e.qp, e.unacked, 1, 0)
+            resend(e.qp, e.unacked, 1, 0, 1)
     probe(e.qp)
     timer(e.qp, ticks)
 
@@ -180,3 +192,14 @@ def on_read_error(s: QueuePair, e: Event):
 def on_access(s: QueuePair, e: Event):
     """The responder refused a packet and has answered it."""
     s.refused += 1
+
+def on_path(s: QueuePair, e: Event):
+    """A path was left, is still bad, or is back: probe it at once, then ever more rarely."""
+    if e.reason == PathChange.LOST:
+        probe_path(e.qp, e.base)
+    elif e.reason == PathChange.RETURNED:
+        s.path_fails = 0
+    elif e.reason == PathChange.REMINDER and e.time - s.path_time >= PROBE_INTERVAL << s.path_fails:
+        s.path_time = e.time
+        s.path_fails = min(s.path_fails + 1, PROBE_DOUBLINGS)
+        probe_path(e.qp, e.base)

@@ -10,10 +10,10 @@ static inline uint32_t max_u32(uint32_t a, uint32_t b) { return a > b ? a : b; }
 static inline uint32_t shift_left(uint32_t a, uint32_t n) { return n < 32 ? a << n : 0; }
 static inline uint32_t shift_right(uint32_t a, uint32_t n) { return n < 32 ? a >> n : 0; }
 
-static inline void command_resend(uint32_t qp, uint32_t base, uint32_t mask_low, uint32_t mask_high)
+static inline void command_resend(uint32_t qp, uint32_t base, uint32_t mask_low, uint32_t mask_high, uint32_t lost)
 {
     command_begin();
-    command_word(0, COMMAND_RESEND | qp << 16);
+    command_word(0, COMMAND_RESEND | lost << 8 | qp << 16);
     command_word(1, base | command_life << 24);
     command_word(2, mask_low);
     command_word(3, mask_high);
@@ -25,6 +25,22 @@ static inline void command_probe(uint32_t qp)
     command_begin();
     command_word(0, COMMAND_PROBE | qp << 16);
     command_word(1, command_life << 24);
+    command_go();
+}
+
+static inline void command_probe_path(uint32_t qp, uint32_t base)
+{
+    command_begin();
+    command_word(0, COMMAND_PROBE | qp << 16);
+    command_word(1, base | command_life << 24);
+    command_go();
+}
+
+static inline void command_set_path(uint32_t qp, uint32_t base, uint32_t state)
+{
+    command_begin();
+    command_word(0, COMMAND_PATH | state << 8 | qp << 16);
+    command_word(1, base | command_life << 24);
     command_go();
 }
 

@@ -94,9 +94,10 @@ PEER = Table(1, "peer",
     ("mac2",         48, ""),
     ("mac3",         48, ""))
 
+# Row n of a peer leaves on plane n modulo (planes rounded up to a power of two), so that all planes have equally many;
+# a row whose plane does not exist is never used.
 EV = Table(2, "ev",                      # Index: peer * evs + number.
-    ("entropy",      16, "UDP source port"),
-    ("plane",         2, "plane the packet leaves on"))
+    ("entropy",      16, "UDP source port"))
 
 CONTEXT = Table(3, "context",
     ("valid",         1, ""),

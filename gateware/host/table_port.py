@@ -8,7 +8,7 @@
     page                not while messages use the row; clears its counts
     signal              any time, rights are looked at with every packet; clears its count unless it
                         adds; ends when what had been allowed is written
-    peer, ev            any time
+    peer, ev            any time; a peer's paths become good and their counts 0
 
 After `busy` has fallen nothing is read from or written to memory for what the row said before.
 """
@@ -38,12 +38,12 @@ class TablePort(LiteXModule):
     busy:       1 until it is done.
     refused:    why nothing was written, a Refusal; valid until the next request.
     change:     to `Life`, with its `change_refused` and `change_write`.
-    page_inits: {page}; signal_init: {signal}.
+    page_inits: {page}; signal_init: {signal}; peer_init: {peer}.
     hold, bell_idle, quiet: stops the doorbell between two tokens; counts stand still.
     contexts_used, regions_used, pages_used: from `InFlight`, for `index`.
     drain, fence: barriers.
     """
-    def __init__(self, config, tables, page_inits, signal_init, drain):
+    def __init__(self, config, tables, page_inits, signal_init, peer_init, drain):
         self.row     = Signal(t.ROW_BITS)
         self.table   = Signal(4)
         self.index   = Signal(16)
@@ -79,6 +79,7 @@ class TablePort(LiteXModule):
         fits  = {t.QUEUE_PAIR: ends | ((state <= QpState.RTS) & (column(t.QUEUE_PAIR, "mtu") <= log2_int(config.max_mtu//256)))}
         self.comb += [
             signal_init.signal.eq(self.index),
+            peer_init.peer.eq(self.index),
             change.qp.eq(self.index),
             change.state.eq(state),
         ]
@@ -90,7 +91,7 @@ class TablePort(LiteXModule):
             t.REGION.number:  used.eq(self.regions_used),
             "default":        used.eq(self.pages_used)})
         first = {t.QUEUE_PAIR: "LIFE", t.CONTEXT: "HOLD", t.REGION: "HOLD", t.PAGE: "HOLD"}
-        after = {t.CONTEXT: "IDLE", t.REGION: "IDLE", t.PAGE: "PAGE-0", t.SIGNAL: "FENCE"}
+        after = {t.CONTEXT: "IDLE", t.REGION: "IDLE", t.PAGE: "PAGE-0", t.SIGNAL: "FENCE", t.PEER: "PEER"}
 
         self.fsm = fsm = FSM(reset_state="IDLE")
         self.comb += self.busy.eq(~fsm.ongoing("IDLE"))
@@ -165,4 +166,8 @@ class TablePort(LiteXModule):
         fsm.act("SIGNAL",
             signal_init.valid.eq(1),
             If(signal_init.ready, NextState("IDLE"))
+        )
+        fsm.act("PEER",
+            peer_init.valid.eq(1),
+            If(peer_init.ready, NextState("IDLE"))
         )

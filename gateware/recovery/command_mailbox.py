@@ -13,7 +13,7 @@ from litex.gen import LiteXModule
 from litex.soc.interconnect import stream
 from migen import *
 
-from firmware.contract import COMMAND, COMMAND_WORDS, CommandKind
+from firmware.contract import COMMAND, COMMAND_WORDS, CommandKind, Path, PathState
 from gateware.common.layouts import command_layout
 
 QUEUE_DEPTH = 4     # Commands that wait for the transport.
@@ -55,12 +55,17 @@ class CommandMailbox(LiteXModule):
         sink  = queue.sink
         known = [v for k, v in vars(CommandKind).items() if not k.startswith("_")]
         good  = Signal()
+        named = Signal()                                # `base` is a path of this card.
         self.comb += [
+            named.eq(sink.base[Path.NAMED] & (sink.base[Path.EV:Path.PEER] < config.evs) &
+                (sink.base[Path.PEER:Path.PEER + 8] < config.peers)),
             [getattr(sink, f.name).eq(words[f.word][f.bit:f.bit + f.width]) for f in COMMAND],
             Case(sink.kind, {
                 **{kind: good.eq(1) for kind in known},
                 CommandKind.RESEND: good.eq((sink.mask_low != 0) | (sink.mask_high != 0)),
                 CommandKind.ERROR:  good.eq((sink.reason != 0) & (sink.reason <= LAST_QP_REASON)),
+                CommandKind.PROBE:  good.eq((sink.base == 0) | named),
+                CommandKind.PATH:   good.eq((sink.reason <= PathState.DENIED) & named),
                 "default":          good.eq(0),
             }),
             sink.valid.eq(self.go & good & (sink.qp < config.queue_pairs)),

@@ -69,9 +69,13 @@ def status_layout():
     """Owned by the life cycle."""
     return [("state", 3), ("reason", 8), ("life", 8)]
 
-def sent_layout():
+def sent_layout(config):
     """Owned by the packet sender: the last transmission of a PSN in the window."""
-    return [("time", 16), ("entropy", 16)]
+    return [
+        ("time",   16),                   # Ticks.
+        ("ev",     config.ev_bits),       # Number of its entropy value.
+        ("resent",  2),                   # Times that it has been sent again, stays at 3.
+    ]
 
 # Requests -----------------------------------------------------------------------------------------
 

@@ -4,8 +4,9 @@
     doorbell -> send rings -> scheduler -> segmenter -> WQE -> payload reads
                                                ^                    |
     commands -> resend, guard, deadline, error |             packet sender -> builder -> planes
-    events  <-  acknowledger <- ACK SACK NACK  |                    ^
-                                               +-- scoreboard       |
+    events  <-  acknowledger <- ACK SACK NACK  |              ^     ^   ^
+                      |                        +-- scoreboard |     |   +-- prober
+                      +-> path feedback -> paths -------------+     |
     planes -> dispatcher -> acceptor -> write queue -> due -> control sender
 
 This file holds connections only; each block says what it does.
@@ -15,7 +16,7 @@ from litex.gen import LiteXModule
 from litex.soc.interconnect import stream
 from migen import *
 
-from firmware.contract import CommandKind
+from firmware.contract import CommandKind, Path
 from gateware.common.arbiter import PriorityArbiter, RoundRobinArbiter
 from gateware.common.counters import Counters
 from gateware.common.headers import Dscp, Opcode
@@ -31,6 +32,8 @@ from gateware.transport.queue_pair import ack_state_layout, chunks, scoreboard_l
 from gateware.transport.requester.acknowledger import Acknowledger
 from gateware.transport.requester.deadline import Deadline
 from gateware.transport.requester.packet_sender import PacketSender
+from gateware.transport.requester.path_feedback import PathFeedback
+from gateware.transport.requester.paths import Change, Paths
 from gateware.transport.requester.prober import Prober
 from gateware.transport.requester.resend import Resend
 from gateware.transport.requester.scheduler import Scheduler
@@ -74,7 +77,7 @@ class CommandDispatcher(LiteXModule):
     error: {qp, reason, life}, to `Life`.    idle: no command has been let pass that is not yet carried out.
     A command takes 3 cycles until it reaches its block.
     """
-    def __init__(self, config, status, resend, prober, deadline, acknowledger, error):
+    def __init__(self, config, status, resend, prober, deadline, acknowledger, path, error):
         self.sink     = sink = stream.Endpoint(command_layout())
         self.idle     = Signal()
         self.counters = Counters(self)
@@ -86,7 +89,7 @@ class CommandDispatcher(LiteXModule):
                   for name, kind in vars(CommandKind).items() if not name.startswith("_")}
         qp = sink.qp[:config.qp_bits]
         targets = {CommandKind.RESEND: resend.sink, CommandKind.PROBE: prober.sink, CommandKind.TIMER: deadline.sink,
-                   CommandKind.GUARD: acknowledger.guard, CommandKind.ERROR: error}
+                   CommandKind.GUARD: acknowledger.guard, CommandKind.ERROR: error, CommandKind.PATH: path}
         now = status.reader()
         self.fsm = fsm = FSM(reset_state="IDLE")
         self.comb += [
@@ -116,6 +119,13 @@ class CommandDispatcher(LiteXModule):
         self.comb += [
             resend.sink.base.eq(sink.base),
             resend.sink.mask.eq(Cat(sink.mask_low, sink.mask_high)),
+            resend.sink.lost.eq(sink.reason[0]),
+            prober.sink.given.eq(sink.base[Path.NAMED]),
+            prober.sink.ev.eq(sink.base[Path.EV:]),
+            path.peer.eq(sink.base[Path.PEER:]),
+            path.ev.eq(sink.base[Path.EV:]),
+            path.kind.eq(Change.SET),
+            path.state.eq(sink.reason),
             deadline.sink.interval.eq(sink.mask_low),
             acknowledger.guard.time.eq(sink.mask_low[:16]),
             acknowledger.guard.packets.eq(sink.mask_high[:8]),
@@ -164,10 +174,12 @@ class Transport(LiteXModule):
         self.segmenter = segmenter = Segmenter(config, tables, send_state, ack_state, status, bell)
         self.resend    = resend    = Resend(config, send_state, ack_state, scoreboard, segmenter.messages, segmenter.pick)
         self.wqe       = wqe       = WqeBuilder(config, tables, segmenter.messages)
-        self.sender    = sender    = PacketSender(config, tables, ack_state, status, scoreboard)
+        self.paths     = paths     = Paths(config, tables)
+        self.sender    = sender    = PacketSender(config, tables, ack_state, status, scoreboard, paths.chosen)
+        self.prober    = prober    = Prober(config, tables, paths.chosen)
+        self.path_feedback = path_feedback = PathFeedback(config, tables, send_state, sender.sent.reader())
         self.acknowledger = acknowledger = Acknowledger(config, tables, send_state, ack_state, status, scoreboard, segmenter.messages)
         self.deadline  = deadline  = Deadline(config, tables, send_state, ack_state, status)
-        self.prober    = prober    = Prober(config, tables)
 
         # Responder.
         self.acceptor  = acceptor  = Acceptor(config, tables, status)
@@ -185,12 +197,14 @@ class Transport(LiteXModule):
             drain = drains[0], fence = fence.clients[0])
         self.port      = port      = TablePort(config, tables, drain=drains[1],
             page_inits  = [bell.init_page, credits.init_page],
-            signal_init = acceptor.init_signal)
+            signal_init = acceptor.init_signal,
+            peer_init   = paths.init)
 
         # Recovery.
-        self.commands  = commands  = CommandDispatcher(config, status, resend, prober, deadline, acknowledger, life.error)
+        self.commands  = commands  = CommandDispatcher(config, status, resend, prober, deadline, acknowledger, paths.changes[0],
+                                                          life.error)
         self.command   = commands.sink
-        self.events    = [acknowledger.event, deadline.event, sender.event, acceptor.event, life.event]
+        self.events    = [acknowledger.event, deadline.event, sender.event, acceptor.event, life.event, paths.event]
 
         # Doorbell to packets.
         self.doorbell = bell.sink
@@ -209,11 +223,21 @@ class Transport(LiteXModule):
             wqe.source.connect(pending.sink),
             pending.source.connect(sender.sink),
         ]
+        # Paths: the firmware's commands change them first, then what was lost, then what was heard.
+        self.comb += [
+            paths.planes_up.eq(self.planes_up),
+            sender.choose.connect(paths.chooses[0]),
+            prober.choose.connect(paths.chooses[1]),
+            sender.change.connect(paths.changes[1]),
+            path_feedback.change.connect(paths.changes[2]),
+            acknowledger.heard.connect(path_feedback.heard),
+        ]
         # What left, what was acknowledged.
         sent = sender.sent.reader()
         self.comb += [
             sent.index.eq(acknowledger.sent_index),
             acknowledger.sent_time.eq(sent.row.time),
+            acknowledger.sent_resent.eq(sent.row.resent),
             sender.resent.connect(acknowledger.resent),
         ]
         # Life cycle and changes of rows: who may still act on what was.
@@ -279,14 +303,14 @@ class Transport(LiteXModule):
             prober.dscp.eq(self.dscp_data),
             sender.dscp.eq(self.dscp_trimmable),
         ]
-        for block in (sender, prober, acknowledger, deadline, acceptor, life):
+        for block in (sender, prober, paths, acknowledger, deadline, acceptor, life):
             self.comb += block.time.eq(self.time)
 
     def counters(self):
         """name -> (count, description) of all blocks."""
         items = {}
-        for block in (self.bell, self.segmenter, self.resend, self.sender, self.acknowledger, self.deadline,
-                      self.acceptor, self.control, self.prober, self.credits, self.commands, self.life):
+        for block in (self.bell, self.segmenter, self.resend, self.sender, self.paths, self.path_feedback, self.prober,
+                      self.acknowledger, self.deadline, self.acceptor, self.control, self.credits, self.commands, self.life):
             for name, item in block.counters.items.items():
                 assert name not in items, f"two counters are called {name}"
                 items[name] = item

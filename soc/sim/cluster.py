@@ -164,9 +164,9 @@ class Cluster:
     # Connections ----------------------------------------------------------------------------------
 
     def entropy_values(self, count):
-        """[(UDP source port, plane)]: distinct random ports, as many on each plane."""
+        """UDP source ports: distinct, from a random one on."""
         first = self.random.randrange(0xc000, 0x10000 - count)
-        return [(first + i, i % self.planes) for i in range(count)]
+        return list(range(first, first + count))
 
     def _meet(self, a, b, evs, ipv6):
         """Row of `b` in the peer table of `a`; a second one, from the end, if they talk both IPv4 and IPv6."""

@@ -159,12 +159,25 @@ class Driver:
         self.settle()
 
     def peer(self, number, ip, macs, evs, ipv6=False):
-        """A peer and its entropy values [(UDP source port, plane)]; `ip` is an IPv6 address if `ipv6` says so."""
+        """A peer and its entropy values (UDP source ports); value n is of plane n modulo the planes. `ip` is an IPv6
+        address if `ipv6` says so."""
         if len(evs) > self.config.evs:
             raise DriverError(f"{len(evs)} entropy values do not fit, a peer has {self.config.evs}.")
+        for i, entropy in enumerate(evs):
+            self.write_row(T.EV, number*self.config.evs + i, entropy=entropy)
         self.write_row(T.PEER, number, ip=ip, ipv6=int(ipv6), ev_count=len(evs), **{f"mac{i}": macs[i] for i in range(4)})
-        for i, (entropy, plane) in enumerate(evs):
-            self.write_row(T.EV, number*self.config.evs + i, entropy=entropy, plane=plane)
+        self.peers[number] = list(evs)
+
+    def paths(self):
+        """[{peer, ev, plane, entropy, state, sent, lost, marked}] of all paths of all peers."""
+        found = []
+        for number, evs in self.peers.items():
+            for ev, entropy in enumerate(evs):
+                self.write("nic_path_select", number*self.config.evs + ev)
+                value = self.read("nic_path")
+                found.append(dict(peer=number, ev=ev, plane=ev % self.config.plane_shares, entropy=entropy, state=value >> 48,
+                    sent=value & 0xffff, lost=value >> 16 & 0xffff, marked=value >> 32 & 0xffff))
+        return found
 
     def register_region(self, address, length, rights=T.Rights.LOCAL_READ | T.Rights.REMOTE_WRITE, base=None, pages=None, page_size=4096):
         """Key of a memory region of `length` bytes; `base` is its first virtual address (else `address`).

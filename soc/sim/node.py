@@ -22,6 +22,7 @@ class Node(Driver):
         self.console = ""
         self._used, self._free = {}, {}
         self._variants, self._generations = {}, {}      # Of the last use of an index.
+        self.peers   = {}           # Number -> entropy values.
         self._top    = 0
 
     @staticmethod

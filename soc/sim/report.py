@@ -5,7 +5,7 @@ Counts of what happened to a frame come from the fabric's record, times from the
 and `timeouts` from the cards' registers.
 """
 
-from firmware.contract import QP_ERROR_TEXT
+from firmware.contract import QP_ERROR_TEXT, PathState
 from gateware.common import headers as H
 
 PLANE_GBPS = 10.0
@@ -129,6 +129,20 @@ def text(f):
     if "wall" in f:
         rows.append(("wall time", "{seconds:.1f} s, {cycles_per_second:,.0f} cycles/s".format(**f["wall"])))
     return [f"{name:<16} {value}" for name, value in rows]
+
+STATES = {value: name for name, value in vars(PathState).items() if not name.startswith("_")}
+
+def paths_text(paths):
+    """Paths that carried packets or are not GOOD, card by card, as lines of a table. `paths`: per card what `Driver.paths` gives."""
+    lines = []
+    for node, found in enumerate(paths):
+        shown  = [p for p in found if p["sent"] or p["state"] != PathState.GOOD]
+        lines += ["", f"paths of card {node}{'' if shown else ': none in use'}"]
+        if shown:
+            lines.append("  peer   ev  plane  entropy  state             sent     lost   marked")
+        lines += ["  {peer:>4} {ev:>4} {plane:>6}   0x{entropy:04x}  {name:<11} {sent:>10,} {lost:>8,} {marked:>8,}".format(
+            **p, name=STATES[p["state"]]) for p in shown]
+    return lines
 
 def counters_text(counters, descriptions):
     """Counters that are not zero, card by card, as lines. `descriptions`: register name -> text."""

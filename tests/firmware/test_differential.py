@@ -14,7 +14,7 @@ from firmware.python_run import PolicyRunner
 # Every operator and statement of the language, with results that depend on all widths.
 EVERYTHING = '''
 """All of the language."""
-from firmware.api import Event, QpError, fail, guard, probe, record, resend, steps, timer, u8, u16, u24, u32
+from firmware.api import Event, QpError, fail, guard, probe, probe_path, record, resend, set_path, steps, timer, u8, u16, u24, u32
 
 ODD   = u16(0xfff1)
 SHIFT = 3
@@ -62,7 +62,7 @@ def on_holes(s: State, e: Event):
         n += (e.mask_low >> i) & 1
         if n > 12 and even(e.mask_high):
             break
-    resend(e.qp, s.c, s.d, n)
+    resend(e.qp, s.c, s.d, n, s.a)
 
 def on_timeout(s: State, e: Event):
     t = u16(s.d) if e.time > 1000 else s.b
@@ -78,6 +78,9 @@ def on_nack(s: State, e: Event):
     s.a = x + u8(e.unacked == e.next)
     if flag:
         probe(e.qp)
+    else:
+        probe_path(e.qp, e.base)
+        set_path(e.qp, e.unacked, x)
     on_holes(s, e)
     fail(e.qp, QpError.READ_FAILED)
 '''
@@ -134,8 +137,7 @@ def test_long_traces(policy, seed):
     for _ in range(1000):
         psn  = (psn + rng.choice([0, 0, 0, 1, 100])) % 2**24
         time = (time + rng.choice([1, 40, 160, 700])) % 2**32
-        event = dict(kind=rng.randrange(1, 7), life=int(rng.randrange(20) == 0), reason=rng.choice([1, 2, 7, 11, 25, 0x62]),
-            qp=rng.choice([0, 1]), unacked=psn,
-            next=(psn + rng.randrange(130)) % 2**24, base=(psn + rng.randrange(130)) % 2**24, mask_low=rng.getrandbits(32),
-            mask_high=rng.getrandbits(32), rtt=rng.choice([0, 15, 60, 300, 2000]), time=time)
+        event = dict(kind=rng.randrange(1, 8), life=int(rng.randrange(20) == 0), reason=rng.choice([1, 2, 7, 11, 25, 0x62]),
+            qp=rng.choice([0, 1]), unacked=psn, next=(psn + rng.randrange(130)) % 2**24, base=(psn + rng.randrange(130)) % 2**24,
+            mask_low=rng.getrandbits(32), mask_high=rng.getrandbits(32), rtt=rng.choice([0, 15, 60, 300, 2000]), time=time)
         assert host.handle(event) == python.handle(event)

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from firmware.contract import CommandKind, EventKind, QpError
+from firmware.contract import CommandKind, EventKind, PathChange, QpError, path_word
 from firmware.python_run import PolicyRunner
 from gateware.common.headers import NackReason, Syndrome
 
@@ -18,7 +18,7 @@ def nack(reason, **more): return dict(kind=EventKind.NACK, reason=reason, **more
 
 def short(commands):
     """[(name, the fields that matter)]"""
-    fields = {"RESEND": ("base", "mask_low", "mask_high"), "PROBE": (), "TIMER": ("mask_low",),
+    fields = {"RESEND": ("base", "mask_low", "mask_high", "reason"), "PROBE": (), "PATH": ("base", "reason"), "TIMER": ("mask_low",),
         "GUARD": ("mask_low", "mask_high"), "ERROR": ("reason",)}
     return [(NAMES[c["kind"]], *[c[f] for f in fields[NAMES[c["kind"]]]]) for c in commands]
 
@@ -30,7 +30,7 @@ def run(*events, runner=None):
 
 def test_ripe_holes_are_resent_at_once_and_on_their_queue_pair():
     commands = PolicyRunner("mrc").handle(holes(qp=7, base=0xfffffe, mask_low=5, mask_high=1 << 31, unacked=0xfffffe))
-    assert commands == [dict(kind=CommandKind.RESEND, reason=0, qp=7, life=0, base=0xfffffe, mask_low=5, mask_high=1 << 31)]
+    assert commands == [dict(kind=CommandKind.RESEND, reason=1, qp=7, life=0, base=0xfffffe, mask_low=5, mask_high=1 << 31)]
 
 def test_a_hole_event_without_holes_resends_nothing():
     assert run(holes(base=5)) == [[]]
@@ -65,14 +65,14 @@ def test_the_first_timeout_probes_and_the_next_resends_what_is_left():
         timeout(unacked=10, next=20, time=1160),
     ) == [
         [("PROBE",), ("TIMER", 160)],
-        [("RESEND", 10, 0x3ff, 0), ("PROBE",), ("TIMER", 160)],
+        [("RESEND", 10, 0x3ff, 0, 1), ("PROBE",), ("TIMER", 160)],
     ]
 
 def test_while_new_packets_leave_only_the_oldest_is_resent():
     assert run(
         timeout(unacked=10, next=20, time=1000),
         timeout(unacked=10, next=30, time=1160),
-    )[1] == [("RESEND", 10, 1, 0), ("PROBE",), ("TIMER", 160)]
+    )[1] == [("RESEND", 10, 1, 0, 1), ("PROBE",), ("TIMER", 160)]
 
 @pytest.mark.parametrize("count", [1, 2, 31, 32, 33, 63, 64, 65, 128])
 def test_a_resend_by_timeout_names_at_most_64_psns(count):
@@ -80,7 +80,7 @@ def test_a_resend_by_timeout_names_at_most_64_psns(count):
     event   = dict(unacked=unacked, next=(unacked + count) & 0xffffff)
     resend  = run(timeout(time=0, **event), timeout(time=160, **event))[1][0]
     mask    = (1 << min(count, 64)) - 1
-    assert resend == ("RESEND", unacked, mask & 0xffffffff, mask >> 32)
+    assert resend == ("RESEND", unacked, mask & 0xffffffff, mask >> 32, 1)
 
 def timeouts_until_error(rtt, start=0):
     """Follows the timer with nothing ever acknowledged; (intervals, time of the error in ticks)."""
@@ -117,13 +117,13 @@ def test_progress_seen_in_another_event_makes_the_interval_short_again():
     for i in range(10):
         runner.handle(timeout(unacked=5, next=9, time=160*i))
     assert run(holes(unacked=6, base=7, mask_low=1), holes(unacked=7, base=8, mask_low=1), runner=runner) == [
-        [("RESEND", 7, 1, 0), ("TIMER", 160)], [("RESEND", 8, 1, 0)]]
+        [("RESEND", 7, 1, 0, 1), ("TIMER", 160)], [("RESEND", 8, 1, 0, 1)]]
 
 def test_an_event_that_was_overtaken_is_no_progress():
     runner = PolicyRunner("mrc")
     for i in range(3):
         runner.handle(timeout(unacked=5, next=9, time=160*i))
-    assert run(holes(unacked=4, base=7, mask_low=1), runner=runner) == [[("RESEND", 7, 1, 0)]]
+    assert run(holes(unacked=4, base=7, mask_low=1), runner=runner) == [[("RESEND", 7, 1, 0, 1)]]
 
 def test_a_new_life_has_the_whole_budget_and_an_old_guard_is_forgotten():
     runner = PolicyRunner("mrc")
@@ -173,7 +173,7 @@ RESENT = [NackReason.TRIMMED, NackReason.TRIMMED_LASTHOP, NackReason.NO_BITMAP, 
 
 @pytest.mark.parametrize("reason", RESENT)
 def test_a_nacked_packet_is_resent(reason):
-    assert run(nack(reason, unacked=5, next=9, base=7)) == [[("RESEND", 7, 1, 0)]]
+    assert run(nack(reason, unacked=5, next=9, base=7)) == [[("RESEND", 7, 1, 0, 0)]]
 
 @pytest.mark.parametrize("reason", RESENT)
 @pytest.mark.parametrize("base", [4, 9, 0x800000])
@@ -205,6 +205,34 @@ def test_a_refusal_by_the_own_responder_is_counted_only():
     runner = PolicyRunner("mrc")
     assert run(*[dict(kind=EventKind.ACCESS, qp=3)]*3, runner=runner) == [[], [], []]
     assert runner.state[3].refused == 3
+
+# Paths --------------------------------------------------------------------------------------------
+
+def path(reason, **more): return dict(kind=EventKind.PATH, reason=reason, base=path_word(3, 17), **more)
+
+def probes(*events):
+    """Which of the events are answered with a probe of their path."""
+    runner = PolicyRunner("mrc")
+    result = []
+    for event in events:
+        commands = runner.handle(event)
+        assert all((c["kind"], c["base"]) == (CommandKind.PROBE, path_word(3, 17)) for c in commands) and len(commands) <= 1
+        result.append(len(commands))
+    return result
+
+def test_a_lost_path_is_probed_at_once_each_time():
+    assert probes(*[path(PathChange.LOST, time=t) for t in (5, 6, 7)]) == [1, 1, 1]
+
+def test_a_path_that_stays_bad_is_probed_ever_more_rarely_but_for_ever():
+    times  = range(1 << 31, (1 << 31) + 40_000, 100)
+    probed = [t for t, p in zip(times, probes(*[path(PathChange.REMINDER, time=t) for t in times]), strict=True) if p]
+    gaps   = [b - a for a, b in zip(probed, probed[1:], strict=False)]
+    assert gaps == sorted(gaps) and gaps[0] <= 600 and set(gaps[5:]) == {4100} and len(gaps) > 8
+
+def test_a_path_that_is_back_makes_the_others_probed_soon():
+    events = [path(PathChange.REMINDER, time=1000*n + 1000) for n in range(20)]
+    again  = [path(PathChange.RETURNED, time=21_000), path(PathChange.REMINDER, time=21_300), path(PathChange.REMINDER, time=21_900)]
+    assert probes(*events, *again)[-3:] == [0, 1, 1]
 
 @pytest.mark.parametrize("event", [dict(kind=0), dict(kind=99), dict(kind=EventKind.TIMEOUT, qp=16)])
 def test_unknown_events_and_queue_pairs_give_nothing(event):

@@ -26,7 +26,7 @@ REQUESTER = (
     # What leaves.
     mutant("acknowledged-packet-leaves-again", "packet_sender", "age[23] | is_acked", "age[23]"),
     mutant("no-time-in-data", "packet_sender", "tx_timestamp=self.time[:16], ftype=1", "tx_timestamp=0, ftype=1"),
-    mutant("same-path-always", "packet_sender", "cursors.we.eq(1)", "cursors.we.eq(0)"),
+    mutant("lost-path-is-not-told", "packet_sender", '.Elif(d.lost, NextState("LOST"))', '.Elif(0, NextState("LOST"))'),
     mutant("failed-read-is-sent", "packet_sender", ".Elif(error, NextState(\"FAILED\"))", ".Elif(0, NextState(\"FAILED\"))"),
     # Resends.
     mutant("acknowledged-psn-resent", "resend", 'missing = sized(self, ~acked.row.acked, 64, "missing")', "missing = C(2**64 - 1, 64)"),

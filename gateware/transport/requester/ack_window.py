@@ -36,8 +36,10 @@ class WindowStates:
             finder.guard_packets.eq(w.guard.row.packets),
             finder.time.eq(a.time[:16]),
             finder.sent_time.eq(a.sent_time),
-            a.sent_index.eq(Cat(finder.sent_psn[:config.psn_bits], w.qp)),
+            a.sent_index.eq(Cat(Mux(finder.start, finder.sent_psn[:config.psn_bits], packet.trigger[:config.psn_bits]), w.qp)),
         ]
+        # A round-trip time counts only if it is known which transmission is answered: the first, or the only other one.
+        clear = sized(a, ~w.sample[15] & (packet.probe | (a.sent_resent == packet.rtx)), 1, "sample_is_clear")
 
         fsm = a.fsm
         # A resend has left: its hole may be reported again.
@@ -68,7 +70,8 @@ class WindowStates:
             If(packet.opcode == Opcode.SACK,
                 sacks.eq(1),
                 a.proved.valid.eq(1),
-                If(~w.sample[15], NextValue(w.rtt, w.sample)),
+                a.heard.valid.eq(1),
+                If(clear, NextValue(w.rtt, w.sample)),
                 NextState("BITMAP-READ")
             ).Else(
                 acks.eq(1),

@@ -37,6 +37,7 @@ from gateware.transport.requester.ack_window import WindowStates
 from gateware.transport.requester.ack_work import Work
 from gateware.transport.requester.control_packet import ControlPacket
 from gateware.transport.requester.hole_finder import HoleFinder
+from gateware.transport.requester.path_feedback import heard_layout
 from gateware.transport.requester.window_piece import WindowPiece
 
 class Acknowledger(LiteXModule):
@@ -51,7 +52,8 @@ class Acknowledger(LiteXModule):
     flush:    {qp, reason}: give back the messages of a queue pair that has failed; ready when all are.
     proved:   {valid, qp, entropy}: a packet that left with this entropy value has arrived, a SACK says.
     init:     start a queue pair's life.
-    sent:     reader of PacketSender.sent, connected by the owner of both.
+    sent_index, sent_time, sent_resent: reader of PacketSender.sent, connected by the owner of both.
+    heard:    heard_layout: what an answer says of its path; not held up.
     time:     32-bit tick counter.
     """
     def __init__(self, config, tables, send_state, ack_state, status, scoreboard, messages):
@@ -66,8 +68,10 @@ class Acknowledger(LiteXModule):
         self.proved  = Record([("valid", 1), ("qp", config.qp_bits), ("entropy", 16)])
         self.init    = init_endpoint()
         self.time    = Signal(32)
-        self.sent_index = Signal(config.qp_bits + config.psn_bits)
-        self.sent_time  = Signal(16)
+        self.sent_index  = Signal(config.qp_bits + config.psn_bits)
+        self.sent_time   = Signal(16)
+        self.sent_resent = Signal(2)
+        self.heard       = stream.Endpoint(heard_layout(config))
         self.counters = Counters(self)
 
         # # #
@@ -107,6 +111,10 @@ class Acknowledger(LiteXModule):
             events.sink.rtt.eq(w.rtt),
             events.sink.entropy.eq(packet.entropy),
             events.sink.time.eq(self.time),
+            self.heard.qp.eq(qp),
+            self.heard.psn.eq(packet.trigger),
+            self.heard.reason.eq(syndrome),
+            *[getattr(self.heard, name).eq(getattr(packet, name)) for name in ("probe", "mark", "entropy")],
         ]
 
         self.fsm = fsm = FSM(reset_state="IDLE")
@@ -167,6 +175,7 @@ class Acknowledger(LiteXModule):
                 NextState("IDLE"),
                 If(~refused[23] & (refused < w.limit),
                     nacks.eq(1),
+                    self.heard.valid.eq(1),
                     NextState("NACK-READ")
                 )
             ).Elif(~beyond & (opcode == Opcode.ACKNOWLEDGE) & (syndrome[5:7] == Syndrome.NAK_INVALID_REQUEST >> 5),

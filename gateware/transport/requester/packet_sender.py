@@ -2,8 +2,9 @@
 """The packet sender: a path for every packet, chosen when the packet leaves.
 
 Takes the next descriptor when its whole payload is stored, looks once more whether the packet is
-still wanted (a resend may have been acknowledged meanwhile, the queue pair may have failed), takes
-the next entropy value of the peer, and hands the header values to the packet builder.
+still wanted (a resend may have been acknowledged meanwhile, the queue pair may have failed), asks
+`Paths` for a path, and hands the header values to the packet builder. A resend whose PSN counts as
+lost first says so of the path that had it, and then gets another one.
 """
 
 from litex.gen import LiteXModule
@@ -30,6 +31,7 @@ from gateware.common.layouts import event_layout, payload_layout, send_layout
 from gateware.common.table_ram import TableRAM
 from gateware.common.tables import QpState
 from gateware.transport.queue_pair import chunk_row, sent_layout
+from gateware.transport.requester.paths import Change, change_layout, choose_layout
 from gateware.transport.requester.wqe import packet_descriptor_layout
 
 # Payload gate -------------------------------------------------------------------------------------
@@ -68,12 +70,13 @@ class PacketSender(LiteXModule):
     source:    send_layout.
     event:     READ_ERROR events.
     resent:    {qp, psn}: a resend has left: its hole may be reported again.
-    sent:      TableRAM, index = queue pair * mpr + PSN modulo mpr: time and entropy value of the
-               last transmission.
+    choose, chosen, change: to `Paths`.
+    sent:      TableRAM, index = queue pair * mpr + PSN modulo mpr: time and path of the last
+               transmission, and how often it has been sent again.
     idle:      no packet is at hand.
     time:      32-bit tick counter; own_ip, own_ip6, udp_port, own_macs, dscp: constants of the card.
     """
-    def __init__(self, config, tables, ack_state, status, scoreboard):
+    def __init__(self, config, tables, ack_state, status, scoreboard, chosen):
         self.sink       = stream.Endpoint(packet_descriptor_layout(config))
         self.packets    = stream.Endpoint([("error", 1)])
         self.payload    = stream.Endpoint(payload_layout(config.network_width))
@@ -82,7 +85,9 @@ class PacketSender(LiteXModule):
         self.events     = events = stream.SyncFIFO(event_layout(), 4)
         self.event      = events.source
         self.resent     = stream.Endpoint([("qp", config.qp_bits), ("psn", 24)])
-        self.sent       = sent = TableRAM(sent_layout(), config.queue_pairs*config.mpr)
+        self.choose     = choose = stream.Endpoint(choose_layout(config))
+        self.change     = change = stream.Endpoint(change_layout(config))
+        self.sent       = sent = TableRAM(sent_layout(config), config.queue_pairs*config.mpr)
         self.idle       = Signal()
         self.time       = Signal(32)
         self.own_ip     = Signal(32)
@@ -110,9 +115,7 @@ class PacketSender(LiteXModule):
         life       = status.reader()
         acked      = scoreboard.reader()
         peer       = tables.peer.reader()
-        ev         = tables.ev.reader()
-        self.cursors = cursors = TableRAM([("cursor", config.ev_bits)], config.peers)
-        cursor     = cursors.reader()
+        before     = sent.reader()
         d          = Record(packet_descriptor_layout(config))
         error      = Signal()
         number     = attributes.row.peer[:config.peer_bits]
@@ -120,14 +123,19 @@ class PacketSender(LiteXModule):
         self.comb += [
             *[t.index.eq(d.qp) for t in (attributes, acks, life)],
             acked.index.eq(chunk_row(config, d.psn, d.qp)),
-            *[t.index.eq(number) for t in (peer, cursor, cursors)],
-            ev.index.eq(Cat(cursor.row.cursor, number)),
-            sent.index.eq(Cat(psn_index, d.qp)),
-            sent.row.time.eq(self.time[:16]),
-            sent.row.entropy.eq(ev.row.entropy),
+            peer.index.eq(number),
+            *[t.index.eq(Cat(psn_index, d.qp)) for t in (sent, before)],
         ]
-        following = sized(self, cursor.row.cursor + 1, config.ev_bits + 1, "cursor_after")
-        self.comb += cursors.row.cursor.eq(Mux(following >= peer.row.ev_count, 0, following))
+
+        # The path: of the last transmission, and of this one.
+        ev = Signal(config.ev_bits)
+        self.comb += [
+            choose.qp.eq(d.qp), choose.peer.eq(number),
+            change.qp.eq(d.qp), change.peer.eq(number), change.ev.eq(before.row.ev), change.kind.eq(Change.LOST),
+            sent.row.time.eq(self.time[:16]),
+            sent.row.ev.eq(ev),
+            If(d.rtx, sent.row.resent.eq(before.row.resent + (before.row.resent != 3))),
+        ]
 
         # Still wanted?
         age     = sized(self, d.psn - acks.row.unacked, 24, "psn_from_unacked")
@@ -150,13 +158,13 @@ class PacketSender(LiteXModule):
         sizes = {t.opcode: t.body + TSETH.length for t in PACKET_TYPES.values() if t.data}
         mac, own_mac = Signal(48), Signal(48)
         self.comb += [
-            Case(ev.row.plane, {i: [mac.eq(getattr(peer.row, f"mac{i}")), own_mac.eq(self.own_macs[i])] for i in range(4)}),
+            Case(chosen.plane, {i: [mac.eq(getattr(peer.row, f"mac{i}")), own_mac.eq(self.own_macs[i])] for i in range(4)}),
         ]
         header = [
-            (s.plane, ev.row.plane), (s.destination_mac, mac), (s.source_mac, own_mac),
+            (s.plane, chosen.plane), (ev, chosen.ev), (s.destination_mac, mac), (s.source_mac, own_mac),
             (s.ipv6, peer.row.ipv6), (s.source_ip, Mux(peer.row.ipv6, self.own_ip6, self.own_ip)), (s.destination_ip, peer.row.ip),
             (s.dscp, self.dscp),
-            (s.entropy, ev.row.entropy), (s.udp_port, self.udp_port), (s.opcode, d.opcode),
+            (s.entropy, chosen.entropy), (s.udp_port, self.udp_port), (s.opcode, d.opcode),
             (s.p_key, attributes.row.p_key), (s.dest_qp, attributes.row.remote_qp), (s.a, d.a), (s.rtx, d.rtx), (s.ts, 1),
             (s.psn, d.psn), (s.length, d.length), (s.body, body),
         ]
@@ -173,13 +181,13 @@ class PacketSender(LiteXModule):
         ]
 
         # Descriptor and header are latched outside of the machine: their many bits are then looked at only when needed.
-        take, choose = Signal(), Signal()
+        take, latch = Signal(), Signal()
         self.sync += [
             If(take,
                 *[getattr(d, f[0]).eq(getattr(self.sink, f[0])) for f in packet_descriptor_layout(config)],
                 error.eq(self.packets.error | self.sink.void)
             ),
-            If(choose,
+            If(latch,
                 *[target.eq(value) for target, value in header],
                 Case(d.opcode, {o: s.body_length.eq(n) for o, n in sizes.items()})
             ),
@@ -200,11 +208,19 @@ class PacketSender(LiteXModule):
         fsm.act("CHOOSE",
             If(unwanted, NextState("DROP"))
             .Elif(error, NextState("FAILED"))
+            .Elif(d.lost, NextState("LOST"))
             .Else(NextState("PATH"))
         )
+        fsm.act("LOST",
+            change.valid.eq(1),
+            If(change.ready, NextState("PATH"))
+        )
         fsm.act("PATH",
-            choose.eq(1),
-            NextState("PASS")
+            choose.valid.eq(1),
+            If(choose.ready,
+                latch.eq(1),
+                NextState("PASS")
+            )
         )
         # The payload first: the builder takes a header only when its payload has begun to come.
         fsm.act("PASS",
@@ -216,7 +232,6 @@ class PacketSender(LiteXModule):
             s.valid.eq(1),
             If(s.ready,
                 sent.we.eq(1),
-                cursors.we.eq(1),
                 new_count.eq(~d.rtx),
                 rtx_count.eq(d.rtx),
                 If(d.rtx, NextState("RESENT")).Else(NextState("IDLE"))

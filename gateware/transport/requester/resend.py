@@ -3,7 +3,8 @@
 
 A bit is set only for a PSN that is outstanding and not acknowledged, and is looked at again when it
 is taken. The segmenter takes all pending bits of a queue pair before it sends a new PSN there, so a
-bit can never come to mean a later PSN of the same place in the window.
+bit can never come to mean a later PSN of the same place in the window. A second bit says that the PSN
+counts as lost by the path on which it was sent last; the packet sender acts on it when the resend leaves.
 """
 
 from litex.gen import LiteXModule
@@ -19,14 +20,14 @@ from gateware.transport.requester.window_piece import WindowPiece
 class Resend(LiteXModule):
     """The pending bits of all queue pairs.
 
-    sink:   {qp, base, mask}: mark base + i for each bit i of the 64-bit mask; about 10 cycles.
+    sink:   {qp, base, mask, lost}: mark base + i for each bit i of the 64-bit mask; about 10 cycles.
     pick:   see Segmenter; `done` for one cycle, values are held until the next pick. About 20 cycles.
     any:    vector, a bit per queue pair with pending bits.
     wake:   {valid, qp}: a queue pair has got pending bits.
     init:   clear a queue pair.
     """
     def __init__(self, config, send_state, ack_state, scoreboard, messages, pick):
-        self.sink     = Endpoint([("qp", config.qp_bits), ("base", 24), ("mask", 64)])
+        self.sink     = Endpoint([("qp", config.qp_bits), ("base", 24), ("mask", 64), ("lost", 1)])
         self.any      = Signal(config.queue_pairs)
         self.wake     = Record([("valid", 1), ("qp", config.qp_bits)])
         self.init     = init_endpoint()
@@ -38,7 +39,7 @@ class Resend(LiteXModule):
         dropped = self.counters.add("resends_dropped", "Pending resends dropped because their PSN had been acknowledged.")
 
         rows       = chunks(config)
-        pending    = TableRAM([("bits", CHUNK)], config.queue_pairs*rows)
+        pending    = TableRAM([("bits", CHUNK), ("lost", CHUNK)], config.queue_pairs*rows)
         self.pending = pending
         now   = pending.reader()
         acked = scoreboard.reader()
@@ -68,7 +69,9 @@ class Resend(LiteXModule):
         second  = Signal()
         bits    = Signal(64)
         self.comb += bits.eq(Mux(second, shifted[64:], shifted[:64]) & window.inside & missing)
+        lost       = Signal()
         after_mark = now.row.bits | bits
+        lost_mark  = (now.row.lost & now.row.bits) | (bits & Replicate(lost, 64))
 
         # Taking. Bits below the window's start in its first piece are those of its other end: they stay.
         pieces     = Signal(max=rows + 2)
@@ -111,6 +114,7 @@ class Resend(LiteXModule):
                 NextValue(qp, self.sink.qp),
                 NextValue(base, self.sink.base),
                 NextValue(mask, self.sink.mask),
+                NextValue(lost, self.sink.lost),
                 NextValue(piece, self.sink.base[6:]),
                 NextState("MARK-STATE")
             ).Elif(pick.valid & ~pick.done,
@@ -141,6 +145,7 @@ class Resend(LiteXModule):
         fsm.act("MARK-READ", NextState("MARK"))
         fsm.act("MARK",
             pending.row.bits.eq(after_mark),
+            pending.row.lost.eq(lost_mark),
             pending.we.eq(bits != 0),
             marked.eq(bits != 0),
             any_set.eq(bits != 0),
@@ -160,10 +165,13 @@ class Resend(LiteXModule):
             pending.we.eq(1),
             If(found,
                 pending.row.bits.eq(after_take),
+                pending.row.lost.eq(now.row.lost & after_take),
+                NextValue(pick.lost, (now.row.lost & taken) != 0),
                 NextValue(psn, Cat(index, piece)),
                 NextState("SEARCH-START")
             ).Else(
                 pending.row.bits.eq(other_end),
+                pending.row.lost.eq(now.row.lost & other_end),
                 dropped.eq((now.row.bits & window.inside & acked.row.acked) != 0),
                 NextValue(piece, window.following),
                 NextValue(pieces, pieces + 1),

@@ -26,6 +26,7 @@ def packet_request_layout(config):
         ("message", config.message_bits),   # Index in the queue pair's part of the message pool.
         ("msn",     16),
         ("rtx",      1),
+        ("lost",     1),                    # A resend: the last transmission was lost by its path.
         ("a",        1),                    # Ask for an acknowledgement.
     ]
 
@@ -38,7 +39,7 @@ class Segmenter(LiteXModule):
     credit:    credit_layout: a token has left its ring (or failed with its queue pair).
     consumed:  {page}: for the doorbell's quota.
     pick:      to `Resend`: valid with `qp`, `unacked`, `next` until `done`; then `found`, `psn`,
-               `message`, `msn`.
+               `message`, `msn`, `lost`.
     resend_any: vector, a bit per queue pair that has pending resends.
     init:      clear a queue pair's state (its attributes are already in the table).
     busy, busy_qp: a visit is in progress (the acknowledger waits for its end before it flushes).
@@ -51,7 +52,7 @@ class Segmenter(LiteXModule):
         self.consumed   = Endpoint([("page", config.page_bits)])
         self.init       = init_endpoint()
         self.pick       = Record([("valid", 1), ("qp", config.qp_bits), ("unacked", 24), ("next", 24), ("done", 1),
-                                  ("found", 1), ("psn", 24), ("message", config.message_bits), ("msn", 16)])
+                                  ("found", 1), ("psn", 24), ("message", config.message_bits), ("msn", 16), ("lost", 1)])
         self.resend_any = Signal(config.queue_pairs)
         self.messages   = messages = TableRAM(message_layout(config), config.queue_pairs*config.messages)
         self.busy       = Signal()
@@ -194,6 +195,7 @@ class Segmenter(LiteXModule):
             self.source.message.eq(self.pick.message),
             self.source.msn.eq(self.pick.msn),
             self.source.rtx.eq(1),
+            self.source.lost.eq(self.pick.lost),
             self.source.a.eq(1),
             If(self.source.ready, NextState("AGAIN"))
         )

@@ -22,8 +22,9 @@ class Bench(LiteXModule):
         self.tables = tables = Tables(config)
         self.pages  = [Endpoint([("page", 16)]) for _ in range(2)]
         self.signal = Endpoint([("signal", 16)])
+        self.peer   = Endpoint([("peer", 16)])
         self.drain  = Record([("start", 1), ("done", 1)])
-        self.port   = TablePort(config, tables, self.pages, self.signal, self.drain)
+        self.port   = TablePort(config, tables, self.pages, self.signal, self.peer, self.drain)
         self.used   = {t.CONTEXT: self.port.contexts_used, t.REGION: self.port.regions_used, t.PAGE: self.port.pages_used}
         self.readers = {table.number: getattr(tables, table.name).reader() for table in t.TABLES}
         self.look, self.rows = Signal(16), {}
@@ -59,6 +60,7 @@ class Owners:
 
     def run(self, main, *others, limit=60_000):
         owners = [*(self.owner(f"page {n}", e, "page") for n, e in enumerate(DUT.pages)), self.owner("signal", DUT.signal, "signal"),
+            self.owner("peer", DUT.peer, "peer"),
             self.owner("fence", DUT.port.fence, None), self.life(), self.drain()]
         simulate(DUT, [self.quiet(main), *others, *owners], limit=limit)
 
@@ -117,7 +119,7 @@ class Owners:
 def asked_for(table, index, state):
     """Who is asked for a row that is written."""
     return {t.QUEUE_PAIR: [("life", index, state)], t.PAGE: [("page 0", index), ("page 1", index)],
-        t.SIGNAL: [("fence", None), ("signal", index)], t.CONTEXT: [("drain", None)],
+        t.SIGNAL: [("fence", None), ("signal", index)], t.PEER: [("peer", index)], t.CONTEXT: [("drain", None)],
         t.REGION: [("drain", None), ("fence", None)]}.get(table, [])
 
 def test_rows_land_and_owners_are_asked_in_order():

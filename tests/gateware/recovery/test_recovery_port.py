@@ -16,6 +16,7 @@ from firmware.contract import (
     CommandKind,
     Window,
     WindowStatus,
+    path_word,
 )
 from gateware.config import preset
 from gateware.recovery.recovery_port import RecoveryPort
@@ -127,7 +128,13 @@ def command_words(values):
 
 BAD = [
     dict(kind=0, qp=0),
-    dict(kind=6, qp=0),
+    dict(kind=8, qp=0),
+    dict(kind=CommandKind.PATH, qp=0, base=3),                              # No path named,
+    dict(kind=CommandKind.PATH, qp=0, base=path_word(0, 3), reason=4),      # no such state,
+    dict(kind=CommandKind.PATH, qp=0, base=path_word(2, 3)),                # no such peer,
+    dict(kind=CommandKind.PATH, qp=0, base=path_word(1, 8)),                # no such entropy value.
+    dict(kind=CommandKind.PROBE, qp=0, base=path_word(1, 8)),
+    dict(kind=CommandKind.PROBE, qp=0, base=7),
     dict(kind=255, qp=1),
     dict(kind=CommandKind.PROBE, qp=4),
     dict(kind=CommandKind.PROBE, qp=0xffff),
@@ -137,8 +144,10 @@ BAD = [
 ]
 
 def good_command(rng):
-    kind = rng.choice([1, 2, 3, 4, 5])
-    return dict(kind=kind, reason=rng.randrange(1, 16), qp=rng.randrange(4), base=rng.getrandbits(24), life=rng.getrandbits(8),
+    kind = rng.choice([1, 2, 3, 4, 5, 6])
+    path = path_word(rng.randrange(2), rng.randrange(8))
+    base = {2: rng.choice((0, path)), 6: path}.get(kind, rng.getrandbits(24))
+    return dict(kind=kind, reason=rng.randrange(1, 4 if kind == 6 else 16), qp=rng.randrange(4), base=base, life=rng.getrandbits(8),
         mask_low=rng.getrandbits(32) | 1, mask_high=rng.getrandbits(32))
 
 def test_commands_arrive_and_the_impossible_are_refused():
@@ -154,8 +163,8 @@ def test_commands_arrive_and_the_impossible_are_refused():
         assert (yield from access(dut.bus, 0x1f)) == 0
         for i, command in enumerate(good):
             yield from send(dut.bus, command_words(command))
-            if i % 5 == 0:
-                yield from send(dut.bus, command_words(BAD[i//5]))
+            if i % 2 == 0 and i//2 < len(BAD):
+                yield from send(dut.bus, command_words(BAD[i//2]))
         for _ in range(2000):
             yield
         seen["refused"] = yield from access(dut.bus, Window.REFUSED)
@@ -184,7 +193,7 @@ def test_busy_mailbox_loses_nothing_that_was_taken():
     dut, result, beats = Bench(preset("tiny")), {}, []
     def core():
         for i in range(6):
-            for word, value in enumerate(command_words(dict(kind=CommandKind.PROBE, qp=1, base=i))):
+            for word, value in enumerate(command_words(dict(kind=CommandKind.TIMER, qp=1, base=i))):
                 yield from access(dut.bus, Window.COMMAND + word, value)
             yield from access(dut.bus, Window.GO, 1)
         result["status"]  = yield from access(dut.bus, Window.STATUS)

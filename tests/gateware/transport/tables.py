@@ -35,13 +35,14 @@ class TableBench(LiteXModule):
         self.tables = Tables(config)
         self.status = TableRAM(status_layout(), config.queue_pairs)
 
-    def add_port(self, qp_inits=(), page_inits=(), signal_init=None):
+    def add_port(self, qp_inits=(), page_inits=(), signal_init=None, peer_init=None):
         def ready(name):                      # An init that nobody needs is done at once.
             endpoint = Endpoint([(name, 16)])
             self.comb += endpoint.ready.eq(1)
             return endpoint
         drain     = Record([("start", 1), ("done", 1)])
-        self.port = port = TablePort(self.config, self.tables, list(page_inits) or [ready("page")], signal_init or ready("signal"), drain)
+        self.port = port = TablePort(self.config, self.tables, list(page_inits) or [ready("page")], signal_init or ready("signal"),
+            peer_init or ready("peer"), drain)
         self.life = OneLife(port, list(qp_inits) or [ready("qp")])
         self.comb += [signal.eq(1) for signal in (drain.done, port.bell_idle, port.quiet, port.fence.ready)]
 

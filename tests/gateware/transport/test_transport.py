@@ -4,12 +4,13 @@
 The host is a byte array, the network a list; between them everything is the card's.
 """
 
+import collections
 import random
 
 import pytest
 from migen import *
 
-from firmware.contract import CommandKind, EventKind, QpError
+from firmware.contract import CommandKind, EventKind, PathChange, QpError
 from gateware.common import tables as t
 from gateware.common.headers import DATA_RETH, PACKET_TYPES, RETH, Opcode
 from gateware.common.layouts import WriteKind
@@ -208,15 +209,20 @@ def test_token_becomes_packets_a_flag_and_a_credit_line():
 
 @pytest.mark.parametrize("seed, lose", [(2, 0.25), (5, 0.05)])
 def test_lost_packets_are_resent_on_command_until_all_is_complete(seed, lose):
-    """The firmware's part: holes and timeouts are answered with RESEND, a silence with PROBE."""
+    """The firmware's part: holes and timeouts are answered with RESEND, a silence and a lost path with PROBE."""
     loop, count = Loop(seed, lose), 16
+    paths = collections.Counter()
     def firmware():
         yield "passive"
         while True:
             while loop.is_up and loop.events:
                 e = loop.events.pop(0)
+                if e["kind"] == EventKind.PATH:
+                    paths[e["reason"]] += 1
+                    loop.command(CommandKind.PROBE, e["qp"], e["base"])
+                    continue
                 assert e["kind"] in (EventKind.HOLES, EventKind.TIMEOUT)
-                loop.command(CommandKind.RESEND, e["qp"], e["base"], e["mask_low"] | e["mask_high"] << 32)
+                loop.command(CommandKind.RESEND, e["qp"], e["base"], e["mask_low"] | e["mask_high"] << 32, reason=1)
                 if e["kind"] == EventKind.TIMEOUT:
                     loop.command(CommandKind.PROBE, e["qp"])
                     loop.command(CommandKind.TIMER, e["qp"], mask=100)
@@ -239,6 +245,7 @@ def test_lost_packets_are_resent_on_command_until_all_is_complete(seed, lose):
     assert loop.flags == [(FLAG, n + 1) for n in range(count)]
     assert counts["data_new"] == 6*count and counts["data_resent"] > 6*count*lose/2
     assert counts["messages_completed"] == counts["receive_messages"] == count
+    assert paths[PathChange.LOST] > 0 and paths[PathChange.RETURNED] > 0
 
 def test_failed_read_and_error_command_end_with_credit_and_refusal():
     loop = Loop(3)

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from soc.sim import cli
-from soc.sim.report import counters_text, percentile, wire_bytes, wire_limit
+from soc.sim.report import counters_text, paths_text, percentile, wire_bytes, wire_limit
 from soc.sim.transfer import pattern
 
 @pytest.mark.parametrize("arguments, words", [
@@ -75,3 +75,11 @@ def test_counters_that_are_zero_are_left_out():
     assert counters_text(counters, meanings) == ["", "counters of card 0",
         "  tokens           12,345  Tokens taken.", "  sent_data             7", "", "counters of card 1: all zero"]
     assert "could not be asked" in counters_text([], {})[1]
+
+def test_paths_in_use_and_bad_ones_are_shown():
+    rows = [dict(peer=1, ev=n, plane=n % 2, entropy=0xc000 + n, state=state, sent=sent, lost=0, marked=n)
+        for n, (state, sent) in enumerate(((0, 12345), (0, 0), (2, 0)))]
+    lines = paths_text([rows, rows[1:2]])
+    assert [line.split() for line in lines[3:5]] == [["1", "0", "0", "0xc000", "GOOD", "12,345", "0", "0"],
+        ["1", "2", "0", "0xc002", "ASSUMED_BAD", "0", "0", "2"]]
+    assert lines[5:] == ["", "paths of card 1: none in use"]

@@ -41,12 +41,18 @@ def test_a_dead_fabric_ends_the_queue_pair(tmp_path, capsys):
 
 def test_counters_are_shown_with_what_they_mean(tmp_path, capsys):
     status, report = simulate(tmp_path, "--size", 3000, "--mtu", 1024, "--counters")
-    shown = capsys.readouterr().out.split("counters of card ")[1:]
+    out, *tables = capsys.readouterr().out.split("\npaths of card ")
+    shown = out.split("counters of card ")[1:]
     assert status == 0 and len(shown) == len(report["counters"]) == 2
     for text, counters in zip(shown, report["counters"], strict=True):
         rows = [line.split(None, 2) for line in text.splitlines()[1:] if line]
         assert {name: int(value.replace(",", "")) for name, value, _ in rows} == {n: v for n, v in counters.items() if v} != {}
         assert all(meaning.endswith(".") for _, _, meaning in rows)
+    # Card 0 sent three packets and nothing else, each on a path of its own.
+    assert len(tables) == 2 and tables[0].startswith("0\n") and tables[1].startswith("1: none in use")
+    used = [p for p in report["paths"][0] if p["sent"]]
+    assert [(p["plane"], p["state"], p["sent"], p["lost"]) for p in used] == [(0, 0, 1, 0)]*3
+    assert [line.split()[1] for line in tables[0].splitlines()[2:5]] == [str(p["ev"]) for p in used]
 
 def test_a_ring_of_cards(tmp_path):
     status, report = simulate(tmp_path, "--nodes", 3, "--pattern", "ring", "--size", 20_000, "--queue-pairs", 2)

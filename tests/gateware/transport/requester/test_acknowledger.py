@@ -21,12 +21,12 @@ class Dut(Bench):
     def __init__(self, config):
         super().__init__(config)
         self.messages = message_table(config)
-        self.sent     = TableRAM(sent_layout(), config.queue_pairs*config.mpr)
+        self.sent     = TableRAM(sent_layout(config), config.queue_pairs*config.mpr)
         self.block    = block = Acknowledger(config, self.tables, self.send_state, self.ack_state, self.status, self.scoreboard,
             self.messages)
         self.counts = {"lost": block.counters.items["events_lost"][0]}
         sent = self.sent.reader()
-        self.comb += [sent.index.eq(block.sent_index), block.sent_time.eq(sent.row.time)]
+        self.comb += [sent.index.eq(block.sent_index), block.sent_time.eq(sent.row.time), block.sent_resent.eq(sent.row.resent)]
 
 DUTS = {}
 
@@ -46,12 +46,13 @@ class World:
         block = dut.block
         self.event  = StreamSink(block.event, seed=seed, stall=0)
         self.credit = StreamSink(block.credit, seed=seed + 1, stall=0.4)
+        self.heard  = StreamSink(block.heard, seed=seed + 2, stall=0)
         self.ack    = Mirror(dut.ack_state)
         self.board  = Mirror(dut.scoreboard)
         self.woken, self.kinds, self.log = [], {}, []
 
     def run(self, generator, engine="verilator"):
-        parts = [self.event, self.credit, self.ack, self.board]
+        parts = [self.event, self.credit, self.heard, self.ack, self.board]
         simulate(self.dut, [generator, self.watch_wakes(), *[p.run() for p in parts]], engine=engine, limit=400000)
 
     def watch_wakes(self):
@@ -97,8 +98,11 @@ class World:
         yield self.dut.block.time.eq(self.time)
 
     def transmit(self, n, psn):
-        self.qps[n].sent[psn] = self.time % 65536
-        yield from put(self.dut.sent, n*self.config.mpr + psn % self.config.mpr, time=self.time % 65536)
+        q, place = self.qps[n], psn % self.config.mpr
+        again = psn in q.sent
+        q.sent[psn] = self.time % 65536
+        q.resent[place] = min(q.resent[place] + 1, 3) if again else 0
+        yield from put(self.dut.sent, n*self.config.mpr + place, time=self.time % 65536, resent=q.resent[place])
 
     def send(self, n):
         """New packets: of the message in progress, then of new ones."""
@@ -129,14 +133,15 @@ class World:
             yield from self.transmit(n, psn)
             yield from request(self.dut.block.resent, qp=n, psn=psn)
 
-    def packet(self, n, opcode, body, psn):
+    def packet(self, n, opcode, body, psn, rtx=0):
         """Offers a packet; some are for another life or another partition and must change nothing. True if it counts."""
         rng, key, q = self.rng, self.keys[n], self.qps[n]
         qpn, p_key  = key["generation"] << 16 | n, key["p_key"]
         foreign = rng.choice((qpn ^ 1 << rng.randrange(16, 24), qpn + self.count, None)) if not rng.randrange(8) else qpn
         if foreign is None:
             foreign, p_key = qpn, p_key ^ 1 << rng.randrange(16)
-        yield from request(self.dut.block.sink, opcode=opcode, dest_qp=foreign, p_key=p_key, psn=psn, body=int.from_bytes(body, "little"))
+        yield from request(self.dut.block.sink, opcode=opcode, dest_qp=foreign, p_key=p_key, psn=psn, rtx=rtx,
+            body=int.from_bytes(body, "little"))
         return foreign == qpn and p_key == key["p_key"] and q.state == QpState.RTS
 
     def cack(self, q):
@@ -151,11 +156,17 @@ class World:
         offset  = rng.choice((1, 1, 2, rng.randrange(self.config.mpr), rng.randrange(-200, 200), rng.randrange(-32768, 32768)))
         bitmap  = rng.getrandbits(64) & rng.choice((2**64 - 1, rng.getrandbits(64), (1 << rng.randrange(64)) - 1, 0, ~1))
         entropy, stamp = rng.getrandbits(16), (self.time - rng.choice((rng.randrange(500), rng.getrandbits(16)))) % 65536
-        body = SETH.pack(cack_psn=cack, sack_offset=offset % 65536, bitmap=bitmap, entropy=rng.getrandbits(16) << 16 | entropy) \
-            + CC_STATE.pack(tx_timestamp=stamp)
-        counts = yield from self.packet(n, Opcode.SACK, body, rng.getrandbits(24))
+        trigger = rng.choice((rng.randrange(-100, 100), rng.randrange(self.config.mpr), rng.randrange(-32768, 32768)))
+        probe, mark, rtx = int(not rng.randrange(4)), rng.randrange(3), rng.getrandbits(1)
+        body = SETH.pack(cack_psn=cack, sack_offset=offset % 65536, bitmap=bitmap, entropy=rng.getrandbits(16) << 16 | entropy,
+            ack_psn_offset=trigger % 65536, pr=probe, m=mark) + CC_STATE.pack(tx_timestamp=stamp)
+        counts = yield from self.packet(n, Opcode.SACK, body, rng.getrandbits(24), rtx)
         if counts:
-            counts, events = q.sack(cack, (cack + offset) % PSN, bitmap, entropy, stamp, self.time, room)
+            answered = trigger % 65536 if probe else (cack + trigger) % PSN
+            clear    = probe or q.resent[answered % self.config.mpr] == rtx
+            counts, events = q.sack(cack, (cack + offset) % PSN, bitmap, entropy, stamp, self.time, clear, room)
+            if counts:
+                self.paths.append(dict(qp=n, psn=answered, probe=probe, mark=mark, reason=0, entropy=entropy))
             return counts, events
         return False, []
 
@@ -186,6 +197,8 @@ class World:
             psn = rng.choice(sorted(q.reported))
         body   = NETH.pack(reason=reason, entropy=entropy, nack_psn=psn)
         counts = yield from self.packet(n, Opcode.NACK, body, rng.getrandbits(24))
+        if counts and q.holds(psn):
+            self.paths.append(dict(qp=n, psn=psn, probe=0, mark=0, reason=reason, entropy=entropy))
         return False, q.nack(psn, reason, entropy) if counts else []
 
     # Checks.
@@ -205,7 +218,9 @@ class World:
     def step(self, n, what):
         self.event.beats.clear()
         self.credit.beats.clear()
+        self.heard.beats.clear()
         self.woken.clear()
+        self.paths = []
         q, before = self.qps[n], len(self.qps[n].credits)
         yield from self.tick()
         counts, events = yield from what(n)
@@ -216,6 +231,7 @@ class World:
         credits = [(b["page"], b["error"], b["completed"], b["consumed"]) for b in self.credit.beats]
         assert credits == [(page, error, 1, 0) for page, error in q.credits[before:]]
         assert set(self.woken) == ({n} if counts else set())
+        assert [{name: b[name] for name in b if name not in ("first", "last")} for b in self.heard.beats] == self.paths
         for e in events:
             self.kinds[e["kind"]] = self.kinds.get(e["kind"], 0) + 1
         self.compare(n)

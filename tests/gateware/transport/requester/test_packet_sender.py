@@ -1,19 +1,21 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Packet sender: the right header for every packet, its payload in step, and nothing that is no longer wanted.
 
-The tests play payload store and packet builder. The builder takes a header only when its payload
+The tests play payload store, packet builder and the paths. The builder takes a header only when its payload
 has begun to come, as the real one does.
 """
 
 import random
 
 import pytest
+from migen import Record
 
 from firmware.contract import EventKind
 from gateware.common.headers import IMMDT, METH, PACKET_TYPES, RETH, TSETH, UDP_PORT, Opcode
 from gateware.common.tables import QpState
 from gateware.transport.queue_pair import CHUNK, chunks
 from gateware.transport.requester.packet_sender import PacketSender
+from gateware.transport.requester.paths import Change
 from tests.drivers.stream import StreamSink, StreamSource, beats_of_bytes
 from tests.engines import simulate
 from tests.gateware.transport.harness import PSN, WINDOWS, Bench, Mirror, ahead, put, wait
@@ -29,9 +31,13 @@ class Dut(Bench):
     """The packet sender and its tables."""
     def __init__(self, config):
         super().__init__(config)
-        self.block = PacketSender(config, self.tables, self.ack_state, self.status, self.scoreboard)
+        self.chosen = Record([("ev", config.ev_bits), ("plane", 2), ("entropy", 16)])
+        self.block  = PacketSender(config, self.tables, self.ack_state, self.status, self.scoreboard, self.chosen)
 
 DUTS = {}
+
+def config_rows(config):
+    return config.queue_pairs*config.mpr
 
 def dut_of(mpr):
     return DUTS.setdefault(mpr, Dut(CONFIGS[mpr]))
@@ -45,9 +51,9 @@ class World:
         self.life    = [QpState.RTS]*(config.queue_pairs - 1) + [QpState.ERROR]
         self.qps     = [dict(state=QpState.RTS, peer=n % config.peers, p_key=rng.getrandbits(16), remote_qp=rng.getrandbits(24))
                         for n in range(config.queue_pairs)]
-        self.peers   = [dict(ip=rng.getrandbits(128 if n else 32), ipv6=int(n > 0), ev_count=rng.choice((1, 3)) if n else config.evs,
-            **{f"mac{i}": rng.getrandbits(48) for i in range(4)}) for n in range(config.peers)]
-        self.evs     = [dict(entropy=rng.getrandbits(16), plane=rng.randrange(4)) for _ in range(config.peers*config.evs)]
+        self.peers   = [dict(ip=rng.getrandbits(128 if n else 32), ipv6=int(n > 0), **{f"mac{i}": rng.getrandbits(48) for i in range(4)})
+                        for n in range(config.peers)]
+        self.paths   = []                      # What `Paths` was asked, and its answers: ("lost", change) and ("path", request, answer).
         self.jobs, self.time = [], rng.choice((0, 65400))
         self.sink    = StreamSink(dut.block.source, seed=seed, stall=1)
         self.payload = StreamSink(dut.block.to_builder, seed=seed + 1, stall=0.3)
@@ -55,6 +61,7 @@ class World:
         self.resent  = StreamSink(dut.block.resent, seed=seed + 3, stall=0.6)
         self.sent    = Mirror(dut.block.sent, lambda index, row: self.transmissions.append((index, row, self.time)))
         self.headers, self.transmissions = [], []
+        self.rows = {}                         # Of the sent table.
 
     def setup(self):
         d, rows = self.dut, chunks(self.config)
@@ -65,9 +72,10 @@ class World:
             for row in range(rows):
                 bits = sum(1 << p % CHUNK for p in self.acked[n] if p//CHUNK % rows == row)
                 yield from put(d.scoreboard, n*rows + row, acked=bits)
-        for table, rows in ((d.tables.peer, self.peers), (d.tables.ev, self.evs)):
-            for n, row in enumerate(rows):
-                yield from put(table, n, **row)
+        for n, row in enumerate(self.peers):
+            yield from put(d.tables.peer, n, **row)
+        for index in range(config_rows(self.config)):          # As if each PSN had been sent once.
+            self.rows[index] = dict(ev=0, resent=0)
         yield [d.block.own_ip6.eq(IP6), d.block.dscp.eq(DSCP)]
         yield [d.block.own_ip.eq(IP), d.block.udp_port.eq(UDP_PORT)] + [mac.eq(v) for mac, v in zip(d.block.own_macs, MACS, strict=True)]
         yield
@@ -77,13 +85,30 @@ class World:
         qp     = rng.randrange(config.queue_pairs)
         psn    = (self.unacked[qp] + rng.choice((-1, 0, rng.randrange(-40, config.mpr), rng.randrange(config.mpr)))) % PSN
         length = rng.choice((0, 0, 1, 8, 9, 16, 17, rng.randrange(200)))
-        job    = dict(qp=qp, psn=psn, rtx=rng.getrandbits(1), a=rng.getrandbits(1), opcode=rng.choice(sorted(SIZES)),
+        rtx    = rng.getrandbits(1)
+        job    = dict(qp=qp, psn=psn, rtx=rtx, lost=rtx & rng.getrandbits(1), a=rng.getrandbits(1), opcode=rng.choice(sorted(SIZES)),
             va=rng.getrandbits(64), rkey=rng.getrandbits(32), total=rng.getrandbits(24), length=length,
             immediate=rng.getrandbits(32), msn=rng.getrandbits(16), rqmsn=rng.getrandbits(16))
         error  = int(not rng.randrange(7))
         job["void"] = int(error and length == 0)       # Not read at all; else the read failed.
         wanted = self.life[qp] == QpState.RTS and ahead(psn, self.unacked[qp]) >= 0 and psn not in self.acked[qp]
         return job, rng.randbytes(length), error, wanted
+
+    def choices(self):
+        """Plays `Paths`: takes its time, then gives any path."""
+        yield "passive"
+        block, chosen, rng = self.dut.block, self.dut.chosen, self.rng
+        while True:
+            for name, endpoint, fields in (("lost", block.change, ("qp", "peer", "ev", "kind")),
+                    ("path", block.choose, ("qp", "peer", "given"))):
+                if (yield endpoint.valid) and not rng.randrange(3):
+                    answer = dict(ev=rng.randrange(self.config.evs), plane=rng.randrange(4), entropy=rng.getrandbits(16))
+                    yield [getattr(chosen, n).eq(v) for n, v in answer.items()] + [endpoint.ready.eq(1)]
+                    asked = dict(zip(fields, (yield [getattr(endpoint, f) for f in fields]), strict=True))
+                    self.paths.append((name, asked, answer))
+                    yield
+                    yield endpoint.ready.eq(0)
+            yield
 
     def builder(self):
         """Takes a header when its payload, if it has one, is there."""
@@ -133,17 +158,22 @@ def test_headers_payload_and_drops_are_in_step(mpr, seed):
         stored = [dict(error=error & ~job["void"]) for job, _, error, _ in world.jobs]
         yield from StreamSource(block.packets, stored, seed=seed + 5, idle=0.3).run()
     parts = [world.payload, world.event, world.resent, world.sent]
-    simulate(world.dut, [drive(), counts(), world.store(), world.builder(), world.clock(), *[p.run() for p in parts]], limit=60000)
+    plays = [world.store(), world.builder(), world.choices(), world.clock()]
+    simulate(world.dut, [drive(), counts(), *plays, *[p.run() for p in parts]], limit=60000)
 
     expected = [(job, data) for job, data, error, wanted in world.jobs if wanted and not error]
     assert len(expected) > 60 and len(world.headers) == len(expected)
-    turn = [0]*config.peers
+    asked = iter(world.paths)
     for (job, _), h, (index, row, now) in zip(expected, world.headers, world.transmissions, strict=True):
         qp     = world.qps[job["qp"]]
         number = qp["peer"]
         peer   = world.peers[number]
-        ev     = world.evs[number*config.evs + turn[number]]
-        turn[number] = (turn[number] + 1) % peer["ev_count"]      # Every packet takes the peer's next entropy value.
+        before = world.rows[index]
+        if job["lost"]:                        # The path that had it hears of it before a new one is chosen.
+            assert next(asked)[:2] == ("lost", dict(qp=job["qp"], peer=number, ev=before["ev"], kind=Change.LOST))
+        what, request, ev = next(asked)
+        assert (what, request) == ("path", dict(qp=job["qp"], peer=number, given=0))
+        world.rows[index] = dict(ev=ev["ev"], resent=min(before["resent"] + 1, 3) if job["rtx"] else 0)
         stamp  = TSETH.unpack(h["body"].to_bytes(64, "little")[4:8])["tx_timestamp"]
         body   = METH.pack(rqmsn=job["rqmsn"], msn=job["msn"]) + TSETH.pack(tx_timestamp=stamp, ftype=1) \
             + RETH.pack(va=job["va"], rkey=job["rkey"], length=job["total"]) + IMMDT.pack(immediate=job["immediate"])
@@ -152,9 +182,9 @@ def test_headers_payload_and_drops_are_in_step(mpr, seed):
             entropy=ev["entropy"], udp_port=UDP_PORT, opcode=job["opcode"],
             p_key=qp["p_key"], dest_qp=qp["remote_qp"], a=job["a"], rtx=job["rtx"], ts=1, psn=job["psn"], length=job["length"],
             body=int.from_bytes(body, "little"), body_length=SIZES[job["opcode"]])
-        assert index == job["qp"]*config.mpr + job["psn"] % config.mpr and row["entropy"] == ev["entropy"]
+        assert index == job["qp"]*config.mpr + job["psn"] % config.mpr and {n: row[n] for n in ("ev", "resent")} == world.rows[index]
         assert abs((now - row["time"] + 8) % 65536 - 8) <= 2 and (row["time"] - stamp) % 65536 < 200
-    assert len({h["entropy"] for h in world.headers}) > 3
+    assert next(asked, None) is None and sum(job["lost"] for job, _ in expected) > 10
     words = [b["data"] for _, data in expected if data for b in beats_of_bytes(data, config.network_width)]
     assert [b["data"] for b in world.payload.beats] == words
     assert [(b["qp"], b["psn"]) for b in world.resent.beats] == [(job["qp"], job["psn"]) for job, _ in expected if job["rtx"]]
@@ -174,5 +204,6 @@ def test_read_errors_that_nobody_takes_hold_nothing_up():
         yield from wait(100)
     def counts():
         yield from StreamSource(world.dut.block.packets, [dict(error=e) for _, _, e, _ in world.jobs], seed=2, idle=0).run()
-    simulate(world.dut, [drive(), counts(), world.store(), world.builder(), world.event.run(), world.payload.run()], limit=20000)
+    plays = [world.store(), world.builder(), world.choices()]
+    simulate(world.dut, [drive(), counts(), *plays, world.event.run(), world.payload.run()], limit=20000)
     assert [h["psn"] for h in world.headers] == psns[15:]

@@ -21,7 +21,7 @@ class Dut(Bench):
         super().__init__(config)
         self.messages = message_table(config)
         self.pick     = Record([("valid", 1), ("qp", config.qp_bits), ("unacked", 24), ("next", 24), ("done", 1),
-                                ("found", 1), ("psn", 24), ("message", config.message_bits), ("msn", 16)])
+                                ("found", 1), ("psn", 24), ("message", config.message_bits), ("msn", 16), ("lost", 1)])
         self.block    = Resend(config, self.send_state, self.ack_state, self.scoreboard, self.messages, self.pick)
 
 class QueuePair:
@@ -31,13 +31,14 @@ class QueuePair:
         self.msn = self.retired = msn
         self.messages = []                    # [msn, first, last], oldest first.
         self.acked, self.pending = set(), set()
+        self.lost = set()                     # Pending ones that count as lost by their path.
 
 class World:
     def __init__(self, dut, config, seed):
         self.dut, self.config, self.rng = dut, config, random.Random(seed)
         self.qps = [QueuePair(self.rng.choice((PSN - 1, PSN - 70, PSN - 200, 0, self.rng.getrandbits(24))), self.rng.choice((0, 65530)))
                     for _ in range(config.queue_pairs)]
-        self.picked, self.log = 0, []
+        self.picked, self.lost, self.log = 0, 0, []
 
     def setup(self):
         for n in range(self.config.queue_pairs):
@@ -101,12 +102,17 @@ class World:
     def mark(self, n):
         q, rng = self.qps[n], self.rng
         base = (q.unacked + rng.randrange(-70, self.config.mpr + 10)) % PSN
+        lost = rng.getrandbits(1)
         mask = rng.getrandbits(64) & rng.choice((2**64 - 1, rng.getrandbits(64), rng.getrandbits(64) & rng.getrandbits(64), 1))
         for i in range(64):
             psn = (base + i) % PSN
             if mask >> i & 1 and 0 <= ahead(psn, q.unacked) < ahead(q.next, q.unacked) and psn not in q.acked:
+                if psn not in q.pending:
+                    q.lost.discard(psn)       # What was said of an earlier resend is forgotten.
                 q.pending.add(psn)
-        yield from request(self.dut.block.sink, qp=n, base=base, mask=mask)
+                if lost:
+                    q.lost.add(psn)
+        yield from request(self.dut.block.sink, qp=n, base=base, mask=mask, lost=lost)
         while not (yield self.dut.block.wake.valid):
             yield
         assert (yield self.dut.block.wake.qp) == n
@@ -122,9 +128,10 @@ class World:
             yield
             cycles += 1
         answer = yield [pick.found, pick.psn, pick.msn, pick.message]
+        lost   = yield pick.lost
         yield pick.valid.eq(0)
         yield
-        self.log.append((n, answer))
+        self.log.append((n, answer, lost))
         wanted = sorted(q.pending - q.acked, key=lambda p: ahead(p, q.unacked))
         assert cycles < 12 + 4*chunks(self.config) + 2*self.config.message_bits
         if not wanted:
@@ -135,7 +142,10 @@ class World:
         assert answer[0] and answer[1] == wanted[0], f"PSN {answer[1]:#x} (found {answer[0]}), expected {wanted[0]:#x}"
         msn, _, _ = next(m for m in q.messages if 0 <= ahead(answer[1], m[1]) and ahead(answer[1], m[2]) <= 0)
         assert answer[2:] == [msn, msn % self.config.messages]
+        assert lost == (answer[1] in q.lost)
+        self.lost += lost
         q.pending.discard(answer[1])
+        q.lost.discard(answer[1])
         self.picked += 1
 
     def drive(self, steps):
@@ -159,7 +169,8 @@ def dut_of(mpr, engine):
 @pytest.mark.parametrize("mpr", WINDOWS)
 @pytest.mark.parametrize("seed", range(3))
 def test_oldest_missing_first_and_never_another_place_of_the_window(mpr, seed):
-    assert run(mpr, seed, 400, "verilator").picked > 200
+    world = run(mpr, seed, 400, "verilator")
+    assert world.picked > 200 and 50 < world.lost < world.picked - 50
 
 def test_a_psn_whose_message_was_retired_meanwhile_is_not_found():
     world = World(dut_of(64, "verilator"), WINDOWS[64], 1)

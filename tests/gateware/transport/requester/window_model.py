@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """What acknowledgements mean, as sets: the model that the acknowledger is held to."""
 
+import collections
+
 from firmware.contract import EventKind
 from gateware.common.headers import NackReason
 from gateware.common.tables import QpState
@@ -12,6 +14,7 @@ class Window:
         self.unacked = self.next = start
         self.acked, self.reported = set(), set()
         self.sent = {}                         # PSN -> time of its last transmission.
+        self.resent = collections.Counter()    # Place in the window -> times that its PSN was sent again.
         self.tail = self.head = 0              # Messages retired, messages started.
         self.messages = {}                     # msn -> (first, last, page).
         self.rtt, self.guard_time, self.guard_packets = 0, 0, 0
@@ -32,12 +35,12 @@ class Window:
             self.reported = {p for p in self.reported if self.holds(p)}
         return True
 
-    def sack(self, cack, base, bitmap, entropy, stamp, time, room=True):
-        """True if it counts; with the list of events."""
+    def sack(self, cack, base, bitmap, entropy, stamp, time, clear=True, room=True):
+        """True if it counts; with the list of events. `clear`: it is known which transmission it answers."""
         if not self.advance(cack):
             return False, []
         sample = (time - stamp) % 65536
-        if sample < 32768:
+        if sample < 32768 and clear:
             self.rtt = sample
         psns = [(base + i) % PSN for i in range(64)]
         self.acked |= {p for i, p in enumerate(psns) if bitmap >> i & 1 and self.holds(p)}
