@@ -142,7 +142,7 @@ class WindowStatus:
 # Reasons why a queue pair or a token failed, as shown in error words ------------------------------
 
 class QpError:
-    """Reasons 1 to 15 end a queue pair, from 16 on a single token was dropped."""
+    """Reasons 1 to 15 end a queue pair, from 16 on a single token was dropped, from 23 on a packet of the peer refused."""
     RETRY_EXCEEDED     = 1
     REMOTE_INVALID     = 2   # Transport NAK: invalid request.
     REMOTE_ACCESS      = 3   # Transport NAK: remote access.
@@ -156,6 +156,8 @@ class QpError:
     TOKEN_QUOTA        = 20  # Page over its quota.
     TOKEN_REGION       = 21  # Local memory outside of the region or without the right.
     TOKEN_STATE        = 22  # The queue pair is not ready to send.
+    REFUSED_ACCESS     = 23  # The responder has refused a peer's packet: key, bounds, rights or signal.
+    REFUSED_INVALID    = 24  # The responder has refused a peer's packet as invalid.
 
 QP_ERROR_TEXT = {
     QpError.RETRY_EXCEEDED:   "retry budget used up",
@@ -171,4 +173,6 @@ QP_ERROR_TEXT = {
     QpError.TOKEN_QUOTA:      "the page is over its quota",
     QpError.TOKEN_REGION:     "the local memory is outside of its region",
     QpError.TOKEN_STATE:      "the queue pair is not ready to send",
+    QpError.REFUSED_ACCESS:   "a packet of the peer was refused access to memory",
+    QpError.REFUSED_INVALID:  "a packet of the peer was refused as invalid",
 }

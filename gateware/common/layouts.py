@@ -70,7 +70,7 @@ def due_fields():
         ("sack",     1),  # A SACK is due.
         ("ack",      1),  # A Transport ACK or NAK is due.
         ("nack",     1),  # A NACK is due.
-        ("cack",    24),  # Last PSN before the oldest hole.
+        ("cack",    24),  # Last PSN before the oldest hole; of a Transport NAK the PSN that it refuses.
         ("base",    24),  # First PSN of the bitmap.
         ("bitmap",  64),
         ("psn",     24),  # PSN of the packet that caused it; the probe's id if `probe`.

@@ -83,6 +83,7 @@ QUEUE_PAIR = Table(0, "queue_pair",      # Written with the state it shall have:
     ("timeout",      32, "first deadline, ticks of 128 ns"),
     ("guard_time",   16, "reorder guard before firmware sets it, ticks"),
     ("guard_packets", 8, "reorder guard before firmware sets it, packets"),
+    ("mpr",           8, "own receive window, units of 128 PSNs; 0: what the card keeps track of"),
     ("page",          8, "doorbell page that hears of this queue pair's errors; one past the card's pages: none"))
 
 PEER = Table(1, "peer",

@@ -186,7 +186,7 @@ class Transport(LiteXModule):
         self.control   = control   = ControlSender(config, tables)
 
         # Driver.
-        self.credits   = credits   = CreditWriter(config, tables, clients=3)
+        self.credits   = credits   = CreditWriter(config, tables, clients=4)
         self.in_flight = in_flight = InFlight(config, clients=2)
         self.fence     = fence     = Fence(clients=2)
         self.drains    = drains    = [Drain(), Drain()]
@@ -267,7 +267,8 @@ class Transport(LiteXModule):
             port.quiet.eq(in_flight.quiet),
             *[getattr(port, name).eq(getattr(in_flight, name)) for name in ("contexts_used", "regions_used", "pages_used")],
             *[client.connect(sink) for client, sink in zip((segmenter.credit, acknowledger.credit), in_flight.sinks, strict=True)],
-            *[client.connect(sink) for client, sink in zip((bell.credit, in_flight.source, life.credit), credits.sinks, strict=True)],
+            *[client.connect(sink) for client, sink in
+                zip((bell.credit, in_flight.source, life.credit, acceptor.credit), credits.sinks, strict=True)],
         ]
         # Packets in.
         self.dispatcher = dispatcher = ReceiveDispatcher(config)

@@ -98,7 +98,8 @@ class Responder:
             answers.append(self.sack(p, psn, plane))
         if ack or verdict in ("malformed", "forbidden"):
             syndrome = {"malformed": Syndrome.NAK_INVALID_REQUEST, "forbidden": Syndrome.NAK_REMOTE_ACCESS}.get(verdict, Syndrome.ACK)
-            answers.append(self.answer(Opcode.ACKNOWLEDGE, self.expected - 1, p, plane, syndrome=syndrome, msn=self.msn & 0xffff))
+            about    = self.expected - 1 if syndrome == Syndrome.ACK else psn
+            answers.append(self.answer(Opcode.ACKNOWLEDGE, about, p, plane, syndrome=syndrome, msn=self.msn & 0xffff))
         if verdict in ("beyond", "trimmed"):
             reason = NackReason.PSN_OOR_WINDOW if verdict == "beyond" else REASONS[p["dscp"]]
             answers.append(self.answer(Opcode.NACK, psn, p, plane, reason=reason, entropy=p["entropy"], nack_psn=psn & 0xffffff, cc_type=2,
@@ -117,18 +118,19 @@ class Responder:
             number = near(p["METH"]["rqmsn"], self.rqmsn, 16)
             self.kept[number] = p["ImmDt"]["immediate"]
         self.arrived[psn] = (kind.last, number)
-        self.received   += len(payload)
+        self.received   += 8 + 12 + 4 + 4*p["ts"] + 16 + 4*kind.imm + len(payload) + -len(payload) % 4 + 4 + 40    # UDP length + 40.
         self.since_sack += max(len(payload), 1024)
         self.out_of_order += psn != self.expected
         self.highest = max(self.highest, psn)
-        completed = False
+        completed, last_flag = False, None
         while self.expected in self.arrived:
             last, number = self.arrived.pop(self.expected)
             self.expected += 1
             if number is not None:
                 self.flags.append(self.kept.pop(self.rqmsn))
                 self.rqmsn += 1
-                self.counters["flags"] += 1
+                self.counters["flags"] += self.flags[-1] != last_flag      # Messages in a row that name one signal share a flag.
+                last_flag = self.flags[-1]
             if last:
                 self.msn += 1
                 self.counters["receive_messages"] += 1

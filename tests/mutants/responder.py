@@ -7,6 +7,8 @@ SOURCE   = "gateware/transport/responder/"
 TESTS    = "tests/gateware/transport/responder/test_"
 ACCEPTOR = f"{TESTS}acceptor.py"
 CONTROL  = f"{TESTS}control_sender.py"
+VERDICTS = f"{TESTS}verdicts.py"
+TRACKER  = f"{TESTS}message_tracker.py"
 BOUNDS   = f"{TESTS}placement_bounds.py"
 
 def mutant(name, block, old, new, *tests):
@@ -15,20 +17,26 @@ def mutant(name, block, old, new, *tests):
 RESPONDER = (
     # Bitmap and window.
     mutant("duplicate-placed", "acceptor", '(board.row.arrived & bit) != 0, 1, "marked"', '0, 1, "marked"'),
-    mutant("receive-window-one-too-wide", "acceptor", 'delta < config.mpr, 1, "inside_window"', 'delta <= config.mpr, 1, "inside_window"'),
-    mutant("old-psn-compared-without-wrap", "acceptor", "old       = delta[23]", "old       = p.psn < r.expected"),
+    mutant("receive-window-one-too-wide", "judgement", 'distance >= window, 1', 'distance > window, 1', VERDICTS),
+    mutant("packet-above-the-bitmap-taken", "judgement", 'distance >= config.mpr, 1', 'distance > config.mpr, 1', VERDICTS),
+    mutant("own-window-of-a-queue-pair-ignored", "judgement", "Mux(attributes.mpr == 0, config.mpr,", "Mux(1, config.mpr,", VERDICTS),
+    mutant("old-psn-compared-without-wrap", "judgement", "old    = distance[23]", "old    = p.psn < r.expected"),
     mutant("highest-psn-compared-without-wrap", "acceptor", "If(~above[23],", "If(p.psn > r.highest,"),
-    mutant("duplicate-steps-the-msn", "acceptor", ").Elif(old,\n                duplicate.eq(1),",
-        ").Elif(old,\n                NextValue(r.msn, r.msn + 1), duplicate.eq(1),"),
+    mutant("duplicate-steps-the-msn", "acceptor", "verdict.count.eq(1),",
+        "verdict.count.eq(1), If(verdict.distance[23], NextValue(r.msn, r.msn + 1)),"),
     mutant("window-slides-over-a-hole", "message_tracker", '(arrived & spot) != 0, 1, "here_arrived"', 'arrived != 0, 1, "here_arrived"'),
-    mutant("plain-write-steps-no-msn", "message_tracker", "If(here_last,", "If(here_last & here_imm,"),
+    mutant("plain-write-steps-no-msn", "message_tracker", "NextValue(self.msn, msn_after)", "If(here_imm, NextValue(self.msn, msn_after))"),
     # Flags.
     mutant("flag-before-payload", "acceptor", 'flag_first = config.broken == "flag_first"', "flag_first = True"),
     mutant("flags-out-of-rqmsn-order", "acceptor", "tracker.stash_rqmsn.eq(check.rqmsn)", "tracker.stash_rqmsn.eq(r.rqmsn)"),
-    mutant("flag-without-a-second-look-at-its-right", "message_tracker", "If(allowed,", "If(1,"),
+    mutant("flag-without-a-second-look-at-its-right", "message_tracker", "NextValue(granted, signal.row.valid &", "NextValue(granted, 1 |"),
+    mutant("flag-of-another-signal-merged", "message_tracker", 'stashed.row.signal == number, 1', '1, 1'),
+    mutant("walk-forgets-what-lies-behind-the-hole", "message_tracker", "passed.eq(until_stop)", "passed.eq(from_here)", TRACKER),
+    mutant("walk-takes-a-cycle-per-packet", "message_tracker", "(~arrived | last) & from_here", "from_here", TRACKER),
     # Who may.
-    mutant("receiver-compares-no-generation", "acceptor", "| (p.dest_qp[16:] != attributes.row.generation)", "| 0"),
-    mutant("receiver-compares-no-p-key", "acceptor", "(p.p_key != attributes.row.p_key)", "0"),
+    mutant("receiver-compares-no-generation", "judgement", "(p.dest_qp[16:] == attributes.generation)", "1"),
+    mutant("receiver-compares-no-p-key", "judgement", "(p.p_key == attributes.p_key)", "1"),
+    mutant("trimmed-header-ends-a-peer", "judgement", "~is_probe & ~was_cut)", "~is_probe)", VERDICTS),
     mutant("rkey-variant-not-compared", "placement_check", "(region.variant == self.rkey[:8])", "1", BOUNDS),
     mutant("write-without-the-right", "placement_check", "region.rights[log2_int(Rights.REMOTE_WRITE)]", "1"),
     mutant("address-wraps-past-2-64", "placement_check", "~into[64] & ~rest[64]", "~rest[64]", BOUNDS),
@@ -38,9 +46,10 @@ RESPONDER = (
     mutant("empty-last-packet-accepted", "placement_check", "((p.length != 0) | is_first)", "1"),
     mutant("one-immediate-too-many", "placement_check", "(ahead < config.max_wimm)", "(ahead <= config.max_wimm)"),
     # Answers.
-    mutant("a-bit-ignored", "acceptor", "| p.a | p.ce | p.rtx", "| p.ce | p.rtx"),
-    mutant("congestion-mark-ignored", "acceptor", "| p.a | p.ce | p.rtx", "| p.a | p.rtx"),
-    mutant("received-bytes-count-packets", "acceptor", "r.received + p.length, 32", "r.received + 1, 32"),
+    mutant("a-bit-ignored", "snapshot", "| p.a | p.ce | p.rtx", "| p.ce | p.rtx"),
+    mutant("congestion-mark-ignored", "snapshot", "| p.a | p.ce | p.rtx", "| p.a | p.rtx"),
+    mutant("received-bytes-count-packets", "snapshot", "r.received + nominal", "r.received + 1"),
+    mutant("nak-without-its-psn", "snapshot", "Mux(self.syndrome == Syndrome.ACK, cack, p.psn)", "cack", VERDICTS),
     mutant("sack-base-wrong", "sack_bitmap", "r.highest - 63", "r.highest - 64"),
     mutant("sack-bitmap-not-shifted", "sack_bitmap", "Cat(kept, row) >> base[:6]", "Cat(kept, row)"),
     mutant("ack-psn-offset-negated", "answers", "due.psn - due.cack", "due.cack - due.psn", CONTROL),

@@ -2,17 +2,18 @@
 """The message tracker: completes messages in order when the oldest hole closes.
 
 It walks the receive bitmap from the expected PSN over all packets that have arrived, clears their
-bits, counts messages and queues the flag of every message with an immediate. RQMSN orders those
-messages; what their immediates named was stashed when their last packets arrived.
+bits, counts messages and queues the flags of messages with an immediate. RQMSN orders those
+messages; what their immediates named was stashed when their last packets arrived. Messages in a row
+that name the same signal share one flag, which counts all of them and is queued behind the last.
 
-A PSN costs 2 cycles, a flag 5 more, each row of 64 PSNs 3.
+All packets up to the next end of a message cost 1 cycle, each end 1, a flag 4 more, each row of 64 PSNs 3.
 """
 
 from litex.gen import LiteXModule
 from litex.soc.interconnect import stream
 from migen import *
 
-from gateware.common.arithmetic import one_hot, sized
+from gateware.common.arithmetic import below, lowest_one, one_hot, sized
 from gateware.common.layouts import WriteKind, write_job_layout
 from gateware.common.table_ram import TableRAM
 from gateware.common.tables import SignalMode
@@ -57,6 +58,7 @@ class MessageTracker(LiteXModule):
         stashed, counted = stashes.reader(), counts.reader()
         number = Signal(config.signal_bits)
         place  = log2_int(config.max_wimm)
+        rqmsn_now = Signal(16)                     # Of the next cycle, so that its stash is there in time.
         self.comb += [
             self.bits_index.eq(chunk_row(config, self.expected, self.qp)),
             board.index.eq(self.bits_index),
@@ -64,27 +66,43 @@ class MessageTracker(LiteXModule):
             stashes.index.eq(Cat(self.stash_rqmsn[:place], self.qp)),
             stashes.row.signal.eq(self.stash_signal),
             stashes.we.eq(self.stash),
-            stashed.index.eq(Cat(self.rqmsn[:place], self.qp)),
+            stashed.index.eq(Cat(rqmsn_now[:place], self.qp)),
         ]
 
         # A row of the bitmap in registers.
         arrived, last, imm = Signal(64), Signal(64), Signal(64)
         spot         = one_hot(self, self.expected[:6], 64, "spot")
-        others       = sized(self, ~spot, 64, "others")
+        from_here    = sized(self, ~below(self, self.expected[:6], 64, "up_to_here"), 64, "from_here")
         here_arrived = sized(self, (arrived & spot) != 0, 1, "here_arrived")
         here_last    = sized(self, (last & spot) != 0, 1, "here_last")
         here_imm     = sized(self, (imm & spot) != 0, 1, "here_imm")
         expected_after = sized(self, self.expected + 1, 24, "expected_after")
         msn_after      = sized(self, self.msn + 1, 16, "msn_after")
         rqmsn_after    = sized(self, self.rqmsn + 1, 16, "rqmsn_after")
+        row_after      = sized(self, self.expected[6:] + 1, 18, "row_after")
         self.comb += [self.bits_row.arrived.eq(arrived), self.bits_row.last.eq(last), self.bits_row.imm.eq(imm)]
 
-        # The flag: its count goes to memory.
-        address = Signal(64)
-        value   = sized(self, counted.row.count + 1, 64, "flag_value")
-        allowed = Signal()
+        # Where the walk has to look closely again: the next hole or end of a message.
+        stops      = sized(self, (~arrived | last) & from_here, 64, "stops")
+        stop, more = Signal(6), Signal()
+        until_stop = sized(self, from_here & below(self, stop, 64, "up_to_stop"), 64, "until_stop")
+        passed, rest = Signal(64), Signal(64)
         self.comb += [
-            allowed.eq(signal.row.valid & (signal.row.any_qp | (signal.row.qp == self.qp))),
+            *lowest_one(stops, stop, more),
+            If(here_last, passed.eq(spot)).Elif(more, passed.eq(until_stop)).Else(passed.eq(from_here)),
+            rest.eq(~passed),
+        ]
+
+        # The flag of one signal: its count goes to memory, for all messages in a row that name it.
+        opened  = Signal()                         # `number`, `address` and `granted` are those of a signal,
+        merged  = Signal(16)                       # named by so many messages since its flag was last queued.
+        granted = Signal()
+        address = Signal(64)
+        value   = sized(self, counted.row.count + merged, 64, "flag_value")
+        same    = sized(self, stashed.row.signal == number, 1, "same_signal")
+        merge   = Signal()
+        self.comb += [
+            rqmsn_now.eq(Mux(merge, rqmsn_after, self.rqmsn)),
             self.jobs.kind.eq(WriteKind.WORD),
             self.jobs.address.eq(address),
             self.jobs.word.eq(value),
@@ -118,35 +136,47 @@ class MessageTracker(LiteXModule):
             NextValue(imm, board.row.imm),
             NextState("WALK")
         )
-        fsm.act("WALK",
-            If(~here_arrived,
-                self.bits_we.eq(1),
-                NextState("DONE")
-            ).Elif(here_imm,
-                NextState("FLAG-STASH")
-            ).Else(
-                NextState("PASS")
-            )
-        )
-        fsm.act("PASS",
-            NextValue(arrived, arrived & others),
-            NextValue(last,    last & others),
-            NextValue(imm,     imm & others),
+        walk = [
+            NextValue(arrived, arrived & rest),
+            NextValue(last,    last & rest),
+            NextValue(imm,     imm & rest),
             If(here_last,
                 self.message_done.eq(1),
                 NextValue(self.msn, msn_after),
-                NextValue(self.completed, 1)
-            ),
-            If(self.expected[:6] == 63,
-                NextState("NEXT-ROW")
-            ).Else(
+                NextValue(self.completed, 1),
                 NextValue(self.expected, expected_after),
-                NextState("WALK")
+                If(self.expected[:6] == 63, NextValue(self.expected, self.expected), NextState("NEXT-ROW"))
+            ).Elif(more,
+                NextValue(self.expected, Cat(stop, self.expected[6:]))
+            ).Else(
+                NextState("NEXT-ROW")
+            )
+        ]
+        fsm.act("WALK",
+            If(~here_arrived,
+                If(opened,
+                    NextState("FLAG")
+                ).Else(
+                    self.bits_we.eq(1),
+                    NextState("DONE")
+                )
+            ).Elif(~here_imm,
+                *walk
+            ).Elif(~opened,
+                NextValue(number, stashed.row.signal),
+                NextState("OPEN-READ")
+            ).Elif(same,
+                merge.eq(1),
+                NextValue(merged, merged + 1),
+                NextValue(self.rqmsn, rqmsn_after),
+                *walk
+            ).Else(
+                NextState("FLAG")
             )
         )
         fsm.act("NEXT-ROW",
             self.bits_we.eq(1),
-            NextValue(self.expected, expected_after),
+            NextValue(self.expected, Cat(C(0, 6), row_after)),
             NextState("READ")
         )
         fsm.act("DONE",
@@ -154,29 +184,22 @@ class MessageTracker(LiteXModule):
             NextState("IDLE")
         )
 
-        # Flag of a completed message: stash -> signal -> count -> job -------------------------------
-        fsm.act("FLAG-STASH", NextState("FLAG-NUMBER"))
-        fsm.act("FLAG-NUMBER",
-            NextValue(number, stashed.row.signal),
-            NextState("FLAG-READ")
-        )
-        fsm.act("FLAG-READ", NextState("FLAG-ADDRESS"))
+        # Flags --------------------------------------------------------------------------------------
+        fsm.act("OPEN-READ", NextState("OPEN"))
         # The right is looked at again: the peer chose the RQMSN that led here, the driver may have revoked it.
-        fsm.act("FLAG-ADDRESS",
+        fsm.act("OPEN",
             NextValue(address, signal.row.address),
-            If(allowed,
-                NextState("FLAG")
-            ).Else(
-                NextValue(self.rqmsn, rqmsn_after),
-                NextState("PASS")
-            )
+            NextValue(granted, signal.row.valid & (signal.row.any_qp | (signal.row.qp == self.qp))),
+            NextValue(merged, 0),
+            NextValue(opened, 1),
+            NextState("WALK")
         )
-        self.comb += self.jobs.valid.eq(fsm.ongoing("FLAG"))
+        self.comb += self.jobs.valid.eq(fsm.ongoing("FLAG") & granted)
         fsm.act("FLAG",
-            If(self.jobs.ready,
-                self.flag_done.eq(1),
-                counts.we.eq(1),
-                NextValue(self.rqmsn, rqmsn_after),
-                NextState("PASS")
+            If(~granted | self.jobs.ready,
+                self.flag_done.eq(granted),
+                counts.we.eq(granted),
+                NextValue(opened, 0),
+                NextState("WALK")
             )
         )

@@ -242,7 +242,8 @@ def test_lost_packets_are_resent_on_command_until_all_is_complete(seed, lose):
     counts = {}
     simulate(DUT, [*loop.generators(main()), firmware()], limit=300000, seed=seed)
     assert all(landed(loop, slot, 1500) for slot in range(4))
-    assert loop.flags == [(FLAG, n + 1) for n in range(count)]
+    values = [value for address, value in loop.flags if address == FLAG]       # Messages that complete at once share a flag.
+    assert len(values) == len(loop.flags) and values == sorted(set(values)) and values[-1] == count
     assert counts["data_new"] == 6*count and counts["data_resent"] > 6*count*lose/2
     assert counts["messages_completed"] == counts["receive_messages"] == count
     assert paths[PathChange.LOST] > 0 and paths[PathChange.RETURNED] > 0

@@ -5,11 +5,14 @@
 jobs that must come out.
 """
 
+from firmware.contract import QpError
 from gateware.common.headers import IMMDT, METH, PACKET_TYPES, PETH, RETH, TSETH, NackReason, Opcode, Syndrome
 from gateware.common.layouts import Verdict, WriteKind, due_fields
+from gateware.common.tables import QpState
 from tests.models.regions import allowed, bus_pieces
 
 MASK24 = 0xffffff
+DEAF   = (QpState.INIT, QpState.ERROR)
 REASONS = {Verdict.NO_BUFFER: NackReason.NO_PKT_BUFFER, Verdict.TRIMMED: NackReason.TRIMMED,
     Verdict.TRIMMED_LASTHOP: NackReason.TRIMMED_LASTHOP}
 
@@ -50,8 +53,10 @@ class Responder:
         self.table    = []
         self.signals  = {}
         self.counts   = {}
+        self.credits  = []                     # What the credit lines were told.
         self.stash    = {}                     # (queue pair, RQMSN modulo max_wimm) -> signal number; outlives lives.
         self.counters = dict.fromkeys(("receive_unknown_qp", "receive_accepted", "receive_duplicate", "receive_window",
+            "receive_no_bitmap", "receive_not_ready", "receive_ended",
             "receive_no_buffer", "receive_trimmed", "receive_length", "receive_access", "probes", "receive_messages", "flags"), 0)
 
     def may_signal(self, number, qp):
@@ -70,8 +75,9 @@ class Responder:
         jobs, events, index = [], [], p["dest_qp"] & 0xffff
         discard = [{"kind": WriteKind.DISCARD, "plane": p["plane"]}] if p["stored"] else []
         q = self.lives.get(index)
+        probe, cut = p["opcode"] == Opcode.PROBE, p["verdict"] in (Verdict.TRIMMED, Verdict.TRIMMED_LASTHOP)
         if (not q or p["dest_qp"] >> 16 != q.attributes["generation"] or p["p_key"] != q.attributes["p_key"] or
-                q.state not in (2, 3)):
+                q.state == QpState.RESET or (q.state in DEAF and probe) or (q.state == QpState.ERROR and cut)):
             self.counters["receive_unknown_qp"] += 1
             return discard, events
         due   = dict(sack=0, ack=0, nack=0, syndrome=Syndrome.ACK)
@@ -83,7 +89,12 @@ class Responder:
         else:
             fits = p["length"] == mtu
         fits = fits and not (kind.imm and (p["rqmsn"] - q.rqmsn) & 0xffff >= self.config.max_wimm)
-        if p["opcode"] == Opcode.PROBE:
+        window = 128*q.attributes.get("mpr", 0) or self.config.mpr
+        if q.state in DEAF:
+            self.counters["receive_not_ready" if q.state == QpState.INIT else "receive_ended"] += 1
+            due.update(nack=1, reason=NackReason.NO_RESOURCE if q.state == QpState.INIT else NackReason.UNEXP_EVENT)
+            jobs += discard
+        elif probe:
             self.counters["probes"] += 1
             due.update(sack=1, ack=1)
             jobs += discard
@@ -91,9 +102,9 @@ class Responder:
             self.counters["receive_duplicate"] += 1
             due.update(sack=1, ack=1)
             jobs += discard
-        elif delta >= self.config.mpr:
-            self.counters["receive_window"] += 1
-            due.update(nack=1)
+        elif delta >= min(window, self.config.mpr):
+            self.counters["receive_window" if delta >= window else "receive_no_bitmap"] += 1
+            due.update(nack=1, reason=NackReason.PSN_OOR_WINDOW if delta >= window else NackReason.NO_BITMAP)
             jobs += discard
         elif p["psn"] in q.arrived:
             self.counters["receive_duplicate"] += 1
@@ -105,6 +116,9 @@ class Responder:
         elif not fits or not self.in_region(p) or (kind.imm and not self.may_signal(p["immediate"], index)):
             self.counters["receive_access" if fits else "receive_length"] += 1
             due.update(ack=1, syndrome=Syndrome.NAK_REMOTE_ACCESS if fits else Syndrome.NAK_INVALID_REQUEST)
+            if q.attributes.get("page", 0) < self.config.pages:
+                self.credits.append({"page": q.attributes.get("page", 0), "consumed": 0, "completed": 0, "qp": index,
+                    "error": QpError.REFUSED_ACCESS if fits else QpError.REFUSED_INVALID})
             events.append({"qp": index, "reason": due["syndrome"], "base": p["psn"], "entropy": p["entropy"]})
             jobs += discard
         else:
@@ -115,34 +129,39 @@ class Responder:
             if kind.imm:
                 self.stash[index, p["rqmsn"] % self.config.max_wimm] = p["immediate"]
             q.arrived[p["psn"]] = (kind.last, kind.imm)
-            q.received += p["length"]
+            q.received += 8 + 12 + 4 + 4*(p["timestamp"] != 0) + 16 + 4*kind.imm + p["length"] + -p["length"] % 4 + 4 + 40
             q.since    += max(p["length"], 1024)
             q.ooo      += delta != 0
             if ahead(p["psn"], q.highest) > 0:
                 q.highest = p["psn"]
             due["sack"] = int(q.since > q.attributes["sack_trigger"] or p["a"] or p["ce"] or p["rtx"])
+            named = []                         # [signal, messages in a row that name it]
             while q.expected in q.arrived:
                 last, imm = q.arrived.pop(q.expected)
                 if imm:
                     number = self.stash[index, q.rqmsn % self.config.max_wimm]
-                    if self.may_signal(number, index):
-                        self.counters["flags"] += 1
-                        self.counts[number] = self.counts.get(number, 0) + 1
-                        jobs.append({"kind": WriteKind.WORD, "address": self.signals[number]["address"], "word": self.counts[number]})
+                    if not named or named[-1][0] != number:
+                        named.append([number, 0])
+                    named[-1][1] += 1
                     q.rqmsn = (q.rqmsn + 1) & 0xffff
                 if last:
                     self.counters["receive_messages"] += 1
                     q.msn = (q.msn + 1) & 0xffff
                     due["ack"] = 1
                 q.expected = (q.expected + 1) & MASK24
+            for number, count in named:
+                if self.may_signal(number, index):
+                    self.counters["flags"] += 1
+                    self.counts[number] = self.counts.get(number, 0) + count
+                    jobs.append({"kind": WriteKind.WORD, "address": self.signals[number]["address"], "word": self.counts[number]})
         if due["sack"] or due["ack"] or due["nack"]:
             due.update(qp=index, generation=p["dest_qp"] >> 16, cack=(q.expected - 1) & MASK24, psn=p["psn"], probe=0,
                 rtx=p["rtx"], ce=p["ce"], entropy=p["entropy"], plane=p["plane"], timestamp=p["timestamp"], msn=q.msn, ooo=q.ooo & 0xffff,
                 rcvd=-(-q.received//256) & MASK24)
             if p["opcode"] == Opcode.PROBE:
                 due.update(psn=p["probe_id"], probe=1)
-            if due["nack"]:
-                due.setdefault("reason", NackReason.PSN_OOR_WINDOW)
+            if due["syndrome"] != Syndrome.ACK:
+                due["cack"] = p["psn"]
             if due["sack"]:
                 q.since = 0
                 due.update(self.bitmap(q))
@@ -228,9 +247,10 @@ class Traffic:
             return self.dress(dict(opcode=Opcode.PROBE, p_key=q.attributes["p_key"], dest_qp=q.attributes["generation"] << 16 | qp,
                 psn=r.getrandbits(24), length=0, stored=0, va=0, rkey=0, total=0, msn=0, rqmsn=0, immediate=0))
         if dice < 0.12:
-            distance = r.choice([0, 1, r.randrange(1 << 10), (1 << 23) - 1 - m.config.mpr])
+            window   = 128*q.attributes.get("mpr", 0) or m.config.mpr
+            distance = r.choice([0, 1, r.randrange(1 << 10), (1 << 23) - 1 - m.config.mpr, abs(window - m.config.mpr)])
             p = dict(plan[q.expected] if q.expected in plan else self.packet(qp, Opcode.WRITE_ONLY, 0, 8, msn=0, rqmsn=0, immediate=0))
-            return self.dress({**p, "psn": (q.expected + m.config.mpr + distance) & MASK24})
+            return self.dress({**p, "psn": (q.expected + min(m.config.mpr, window) + distance) & MASK24})
         if dice < 0.18 or not missing:
             p = self.packet(qp, Opcode.WRITE_ONLY, 0, r.choice([0, 64]), msn=0, rqmsn=0, immediate=0)
             return self.dress({**p, "psn": (q.expected - r.choice([1, 1, 2, r.randrange(1, 1 << 10), 1 << 23])) & MASK24})
