@@ -10,7 +10,7 @@ from firmware.types import make_record, record, steps, type_of_width, u8, u16, u
 from gateware.common.headers import NackReason, Syndrome
 
 __all__ = ["Event", "EventKind", "NackReason", "PathChange", "PathState", "QpError", "Syndrome", "fail", "guard", "probe",
-           "probe_path", "record", "resend", "set_path", "steps", "timer", "u8", "u16", "u24", "u32"]
+           "probe_path", "record", "resend", "set_path", "steps", "timer", "u8", "u16", "u24", "u32", "window"]
 
 # Event --------------------------------------------------------------------------------------------
 
@@ -27,6 +27,7 @@ HANDLERS = {
     "on_read_error": EventKind.READ_ERROR,
     "on_access":     EventKind.ACCESS,
     "on_path":       EventKind.PATH,
+    "on_digest":     EventKind.DIGEST,
 }
 START = "on_start" # Called with the record of a queue pair when its life begins, before the first event of that life.
 
@@ -39,6 +40,7 @@ COMMANDS = {
     "set_path":   (CommandKind.PATH,  ("qp", "base", "reason")),
     "timer":  (CommandKind.TIMER,  ("qp", "mask_low")),
     "guard":  (CommandKind.GUARD,  ("qp", "mask_low", "mask_high")),
+    "window": (CommandKind.WINDOW, ("qp", "mask_low", "mask_high")),
     "fail":   (CommandKind.ERROR,  ("qp", "reason")),
 }
 ENUMERATIONS   = {"EventKind": EventKind, "NackReason": NackReason, "PathChange": PathChange, "PathState": PathState,
@@ -84,6 +86,10 @@ def timer(qp, ticks):
 def guard(qp, ticks, packets):
     """A hole is ripe `ticks` after it was sent and `packets` below the highest arrival."""
     _issue("guard", qp, ticks, packets)
+
+def window(qp, units, ticks):
+    """Congestion window in units of 256 bytes, 0: no limit; a digest every `ticks`, 0: none."""
+    _issue("window", qp, units, ticks)
 
 def fail(qp, reason):
     """End the queue pair; `reason` is a QpError and goes to the error words."""

@@ -33,6 +33,8 @@ class EventKind:
     READ_ERROR = 5  # A PCIe read of this queue pair's payload failed.
     ACCESS     = 6  # The responder refused a packet: `reason` = AETH syndrome it sent.
     PATH       = 7  # The path named by `base` changed: `reason` = PathChange. Only `qp`, `base`, `entropy`, `time` are valid.
+    DIGEST     = 8  # What the SACKs of an interval said: `base` units of 256 bytes newly received, `mask_low` SACKs [15:0] and
+                    # marks [31:16], `mask_high` shortest [15:0] and longest [31:16] round trip, ticks, `reason` NACKs.
     START      = 9  # A new life of the queue pair has begun.
 
 # Kinds of events that do not belong to a life: what they carry in `life` is void.
@@ -85,6 +87,8 @@ class CommandKind:
                 # `mask_high`[7:0] packets below the highest arrival.
     ERROR  = 5  # End the queue pair; `reason` goes to the error words.
     PATH   = 6  # Set the state of the path `base` to `reason`, a PathState.
+    WINDOW = 7  # Congestion window: `mask_low`[23:0] units of 256 bytes, 0 = no limit; a DIGEST event
+                # every `mask_high`[15:0] ticks in which SACKs came, 0 = none.
 
 COMMAND = _fields(
     ("kind",     0,  0,  8, "CommandKind"),

@@ -79,7 +79,7 @@ class CardConfig:
                           "max_request", "receive_store", "payload_store", "firmware_bytes"):
                 if not is_power_of_two(getattr(self, f.name)):
                     refuse(f"{f.name} is {getattr(self, f.name)}, but it must be a power of two.")
-        for name, low, high in (("queue_pairs", 2, 256), ("mpr", 64, 1024), ("messages", 4, 256),
+        for name, low, high in (("queue_pairs", 2, 256), ("mpr", 128, 1024), ("messages", 4, 256),
                                 ("ring_depth", 4, 256), ("contexts", 64, 4096), ("pages", 1, 64),
                                 ("evs", 4, 256), ("regions", 2, 1024), ("translations", 2, 65536), ("signals", 2, 65536),
                                 ("max_payload", 128, 512), ("max_request", 128, 512),
@@ -119,7 +119,7 @@ class CardConfig:
 
 PRESETS = {
     # Everything wraps within a test: few queue pairs, short rings and windows.
-    "tiny": CardConfig(name="tiny", queue_pairs=4, mpr=64, messages=8, ring_depth=8, contexts=64, pages=2,
+    "tiny": CardConfig(name="tiny", queue_pairs=4, mpr=128, messages=8, ring_depth=8, contexts=64, pages=2,
         peers=2, evs=8, regions=4, translations=16, signals=8, max_wimm=8, nacks=8, events=8, read_tags=8, max_mtu=1024,
         receive_store=4096, payload_store=4096),
     "sim":  CardConfig(name="sim"),

@@ -45,7 +45,7 @@ def tables(config):
 # What a table's rows belong to. A table is named by its block and itself; sub-blocks between do not matter.
 OBJECTS = {
     "queue pair": ("tables.queue_pair", "send_state", "ack_state", "status", "bell.written", "acknowledger.guards", "deadline.state",
-                   "acceptor.state"),
+                   "acceptor.state", "segmenter.windows", "resend.counts", "digest.state"),
     "queue pair, answers that are due": ("control.sacks", "control.acks", "control.marks"),
     "PSN of the window, sender":   ("scoreboard", "resend.pending", "sender.sent"),
     "PSN of the window, receiver": ("acceptor.bits",),

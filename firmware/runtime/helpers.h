@@ -63,6 +63,16 @@ static inline void command_guard(uint32_t qp, uint32_t ticks, uint32_t packets)
     command_go();
 }
 
+static inline void command_window(uint32_t qp, uint32_t units, uint32_t ticks)
+{
+    command_begin();
+    command_word(0, COMMAND_WINDOW | qp << 16);
+    command_word(1, command_life << 24);
+    command_word(2, units);
+    command_word(3, ticks);
+    command_go();
+}
+
 static inline void command_fail(uint32_t qp, uint32_t reason)
 {
     command_begin();

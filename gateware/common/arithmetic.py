@@ -26,6 +26,15 @@ def bit_of(module, vector, index, name):
     """Bit `index` of `vector`; 0 past the end."""
     return sized(module, vector >> index, 1, name)
 
+def ones(module, vector, name):
+    """How many bits of `vector` are set; pairs are added, then pairs of pairs."""
+    width = 1 << (len(vector) - 1).bit_length()
+    total = sized(module, vector, width, f"{name}_of_1")
+    for step in (1 << i for i in range(width.bit_length() - 1)):
+        mask  = sum(((1 << step) - 1) << i for i in range(0, width, 2*step))
+        total = sized(module, (total & mask) + ((total >> step) & mask), width, f"{name}_of_{2*step}")
+    return sized(module, total, width.bit_length(), name)
+
 def _encoded(single, index):
     """Statements: `index` of the only set bit of `single`, 0 if there is none."""
     statements = []

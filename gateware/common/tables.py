@@ -84,7 +84,10 @@ QUEUE_PAIR = Table(0, "queue_pair",      # Written with the state it shall have:
     ("guard_time",   16, "reorder guard before firmware sets it, ticks"),
     ("guard_packets", 8, "reorder guard before firmware sets it, packets"),
     ("mpr",           8, "own receive window, units of 128 PSNs; 0: what the card keeps track of"),
-    ("page",          8, "doorbell page that hears of this queue pair's errors; one past the card's pages: none"))
+    ("page",          8, "doorbell page that hears of this queue pair's errors; one past the card's pages: none"),
+    ("mpr_dest",      8, "the peer's receive window = limit of what is sent, units of 128 PSNs; 0 or above the card's: the card's"),
+    ("max_wimm_dest",16, "messages with an immediate in flight that the peer can take; 0: as many as the card can send"),
+    ("cwnd",         24, "congestion window before firmware sets it, units of 256 bytes; 0: no limit"))
 
 PEER = Table(1, "peer",
     ("ip",          128, "IPv6 address, or IPv4 address in the lowest 32 bits"),

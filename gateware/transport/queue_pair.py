@@ -17,6 +17,8 @@ clears what it holds of that queue pair before the next owner is asked.
 from litex.soc.interconnect.stream import Endpoint
 from migen import *
 
+from gateware.common.headers import BTH, ICRC_BYTES, IMMDT, METH, RETH, TSETH, UDP
+
 # Layouts ------------------------------------------------------------------------------------------
 
 def send_state_layout(config):
@@ -28,6 +30,9 @@ def send_state_layout(config):
         ("ring",     config.ring_bits + 1), # Ring read position, with a wrap bit.
         ("active",    1),                 # A message is in progress.
         ("last_psn", 24),                 # Last PSN of the message in progress.
+        ("rest",     24),                 # Its bytes that are not sent yet.
+        ("signal",    1),                 # It has an immediate.
+        ("sent",     32),                 # Bytes sent for the first time, on the scale of the peer's rcvd_bytes.
     ]
 
 def ack_state_layout(config):
@@ -36,6 +41,8 @@ def ack_state_layout(config):
         ("unacked", 24),                  # Oldest PSN that is not acknowledged.
         ("msn",     16),                  # Oldest message that is not retired.
         ("rtt",     16),                  # Last round-trip time, ticks.
+        ("rqmsn",   16),                  # Messages with an immediate that are retired.
+        ("received", 24),                 # The peer's rcvd_bytes, units of 256.
     ]
 
 def receive_state_layout(config):
@@ -45,7 +52,7 @@ def receive_state_layout(config):
         ("highest",   24),                # Highest PSN that has arrived.
         ("msn",       16),                # Messages completed.
         ("rqmsn",     16),                # Messages with an immediate completed.
-        ("received",  32),                # Bytes of accepted packets.
+        ("received",  32),                # Bytes of accepted packets, nominal sizes.
         ("ooo",       16),                # Packets that were not the expected one.
         ("since",     17),                # Bytes since the last SACK.
         ("sweep",     24),                # Where the next SACK's bitmap starts.
@@ -65,6 +72,13 @@ def message_layout(config):
         ("region",    config.region_bits),  # Region of the local buffer, for its count of messages in flight.
     ]
 
+def window_layout(config):
+    """Owned by the segmenter: what firmware sets for the congestion control of a queue pair."""
+    return [
+        ("cwnd",    24),                  # Congestion window, units of 256 bytes, 0 = no limit.
+        ("digest",  16),                  # Ticks between DIGEST events, 0 = none.
+    ]
+
 def status_layout():
     """Owned by the life cycle."""
     return [("state", 3), ("reason", 8), ("life", 8)]
@@ -76,6 +90,13 @@ def sent_layout(config):
         ("ev",     config.ev_bits),       # Number of its entropy value.
         ("resent",  2),                   # Times that it has been sent again, stays at 3.
     ]
+
+# Nominal size -------------------------------------------------------------------------------------
+
+def nominal_size(length, immediate, timestamp=True):
+    """Bytes that a WRITE packet of `length` bytes of payload counts in windows: UDP length + 40 (MRC 1.0, NSCC)."""
+    headers = (UDP.length, BTH.length, METH.length, TSETH.length*timestamp, RETH.length, IMMDT.length*immediate)
+    return 40 + sum(headers) + -(-length//4)*4 + ICRC_BYTES
 
 # Requests -----------------------------------------------------------------------------------------
 

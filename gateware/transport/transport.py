@@ -31,6 +31,7 @@ from gateware.transport.life import Life
 from gateware.transport.queue_pair import ack_state_layout, chunks, scoreboard_layout, send_state_layout, status_layout
 from gateware.transport.requester.acknowledger import Acknowledger
 from gateware.transport.requester.deadline import Deadline
+from gateware.transport.requester.digest import Digest
 from gateware.transport.requester.packet_sender import PacketSender
 from gateware.transport.requester.path_feedback import PathFeedback
 from gateware.transport.requester.paths import Change, Paths
@@ -77,7 +78,7 @@ class CommandDispatcher(LiteXModule):
     error: {qp, reason, life}, to `Life`.    idle: no command has been let pass that is not yet carried out.
     A command takes 3 cycles until it reaches its block.
     """
-    def __init__(self, config, status, resend, prober, deadline, acknowledger, path, error):
+    def __init__(self, config, status, resend, prober, deadline, acknowledger, segmenter, path, error):
         self.sink     = sink = stream.Endpoint(command_layout())
         self.idle     = Signal()
         self.counters = Counters(self)
@@ -89,7 +90,8 @@ class CommandDispatcher(LiteXModule):
                   for name, kind in vars(CommandKind).items() if not name.startswith("_")}
         qp = sink.qp[:config.qp_bits]
         targets = {CommandKind.RESEND: resend.sink, CommandKind.PROBE: prober.sink, CommandKind.TIMER: deadline.sink,
-                   CommandKind.GUARD: acknowledger.guard, CommandKind.ERROR: error, CommandKind.PATH: path}
+                   CommandKind.GUARD: acknowledger.guard, CommandKind.ERROR: error, CommandKind.PATH: path,
+                   CommandKind.WINDOW: segmenter.window}
         now = status.reader()
         self.fsm = fsm = FSM(reset_state="IDLE")
         self.comb += [
@@ -131,6 +133,8 @@ class CommandDispatcher(LiteXModule):
             acknowledger.guard.packets.eq(sink.mask_high[:8]),
             error.reason.eq(sink.reason),
             error.life.eq(sink.life),
+            segmenter.window.cwnd.eq(sink.mask_low[:24]),
+            segmenter.window.digest.eq(sink.mask_high[:16]),
         ]
 
 # Transport ----------------------------------------------------------------------------------------
@@ -179,6 +183,7 @@ class Transport(LiteXModule):
         self.prober    = prober    = Prober(config, tables, paths.chosen)
         self.path_feedback = path_feedback = PathFeedback(config, tables, send_state, sender.sent.reader())
         self.acknowledger = acknowledger = Acknowledger(config, tables, send_state, ack_state, status, scoreboard, segmenter.messages)
+        self.digest    = digest    = Digest(config, send_state, ack_state, status, segmenter.windows)
         self.deadline  = deadline  = Deadline(config, tables, send_state, ack_state, status)
 
         # Responder.
@@ -192,7 +197,7 @@ class Transport(LiteXModule):
         self.drains    = drains    = [Drain(), Drain()]
         self.submodules += drains
         self.life      = life      = Life(config, tables, send_state, bell.written, status,
-            sender_inits   = [bell.init, segmenter.init, resend.init, acknowledger.init, deadline.init],
+            sender_inits   = [bell.init, segmenter.init, resend.init, digest.init, acknowledger.init, deadline.init],
             receiver_inits = [acceptor.init],
             drain = drains[0], fence = fence.clients[0])
         self.port      = port      = TablePort(config, tables, drain=drains[1],
@@ -201,10 +206,10 @@ class Transport(LiteXModule):
             peer_init   = paths.init)
 
         # Recovery.
-        self.commands  = commands  = CommandDispatcher(config, status, resend, prober, deadline, acknowledger, paths.changes[0],
+        self.commands  = commands  = CommandDispatcher(config, status, resend, prober, deadline, acknowledger, segmenter, paths.changes[0],
                                                           life.error)
         self.command   = commands.sink
-        self.events    = [acknowledger.event, deadline.event, sender.event, acceptor.event, life.event, paths.event]
+        self.events    = [acknowledger.event, digest.event, deadline.event, sender.event, acceptor.event, life.event, paths.event]
 
         # Doorbell to packets.
         self.doorbell = bell.sink
@@ -212,11 +217,13 @@ class Transport(LiteXModule):
         self.pending  = pending  = stream.SyncFIFO(packet_descriptor_layout(config), 16)
         self.read     = wqe.read
         self.packets, self.payload, self.to_builder = sender.packets, sender.payload, sender.to_builder
+        waiting = resend.counts.reader()
         for waker, wake in zip((bell.wake, segmenter.wake, resend.wake, acknowledger.wake, life.wake), scheduler.wakes, strict=True):
             self.comb += [wake.valid.eq(waker.valid), wake.qp.eq(waker.qp)]
         self.comb += [
             scheduler.source.connect(segmenter.sink),
-            segmenter.resend_any.eq(resend.any),
+            waiting.index.eq(segmenter.busy_qp),
+            segmenter.waiting.eq(waiting.row.count),
             segmenter.source.connect(wqe.sink),
             segmenter.consumed.connect(consumed.sink),
             consumed.source.connect(bell.consumed),
@@ -239,6 +246,7 @@ class Transport(LiteXModule):
             acknowledger.sent_time.eq(sent.row.time),
             acknowledger.sent_resent.eq(sent.row.resent),
             sender.resent.connect(acknowledger.resent),
+            acknowledger.note.connect(digest.sink),
         ]
         # Life cycle and changes of rows: who may still act on what was.
         self.comb += [
@@ -304,14 +312,14 @@ class Transport(LiteXModule):
             prober.dscp.eq(self.dscp_data),
             sender.dscp.eq(self.dscp_trimmable),
         ]
-        for block in (sender, prober, paths, acknowledger, deadline, acceptor, life):
+        for block in (sender, prober, paths, acknowledger, digest, deadline, acceptor, life):
             self.comb += block.time.eq(self.time)
 
     def counters(self):
         """name -> (count, description) of all blocks."""
         items = {}
         for block in (self.bell, self.segmenter, self.resend, self.sender, self.paths, self.path_feedback, self.prober,
-                      self.acknowledger, self.deadline, self.acceptor, self.control, self.credits, self.commands, self.life):
+                      self.acknowledger, self.digest, self.deadline, self.acceptor, self.control, self.credits, self.commands, self.life):
             for name, item in block.counters.items.items():
                 assert name not in items, f"two counters are called {name}"
                 items[name] = item

@@ -22,7 +22,7 @@ from tests.gateware.transport.requester import test_deadline as deadline
 from tests.gateware.transport.requester import test_hole_finder as holes
 from tests.gateware.transport.requester import test_segmenter as segmenter
 
-CONFIG = WINDOWS[64]
+CONFIG = WINDOWS[128]
 
 def segments():
     world = segmenter.World(segmenter.Dut(CONFIG), CONFIG, 4, stall=0.3)

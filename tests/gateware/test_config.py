@@ -19,7 +19,7 @@ def test_presets_can_be_built(name):
     ({"planes": 0},                                "planes is 0"),
     ({"max_mtu": 1500},                            "max_mtu is 1500"),
     ({"queue_pairs": 12},                          "queue_pairs is 12, but it must be a power of two"),
-    ({"mpr": 32},                                  "mpr is 32, but it must be between 64 and 1024"),
+    ({"mpr": 64},                                  "mpr is 64, but it must be between 128 and 1024"),
     ({"messages": 128},                            r"max_wimm \(64\) is smaller than messages \(128\)"),
     ({"receive_store": 4096},                      "receive_store is 4096 bytes, but it must hold two packets of 4096"),
     ({"broken": "everything"},                     "the known broken builds are flag_first, flag_second_port"),

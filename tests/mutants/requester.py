@@ -3,23 +3,32 @@
 
 from tests.mutants.mutant import Mutant
 
-SOURCE = "gateware/transport/requester/"
-TESTS  = "tests/gateware/transport/requester/test_"
-ACKS   = f"{TESTS}acknowledger.py"
+SOURCE   = "gateware/transport/requester/"
+TESTS    = "tests/gateware/transport/requester/test_"
+ACKS     = f"{TESTS}acknowledger.py"
+SEGMENTS = f"{TESTS}segmenter.py"
 
 def mutant(name, block, old, new, *tests):
     return Mutant(name, f"{SOURCE}{block}.py", old, new, tests or (f"{TESTS}{block}.py",))
 
 REQUESTER = (
     # Window and segmentation.
-    mutant("send-window-one-too-wide", "segmenter", '< config.mpr, 1, "window_open"', '<= config.mpr, 1, "window_open"'),
-    mutant("last-packet-asks-for-nothing", "segmenter", "NextValue(ask, closing |", "NextValue(ask, 0 &"),
+    mutant("send-window-one-too-wide", "send_window", "outstanding < limit", "outstanding <= limit", SEGMENTS),
+    mutant("window-fills-unasked", "send_window", "self.closes.eq(last_place |", "self.closes.eq(0 |", SEGMENTS),
+    mutant("congestion-window-fills-unasked", "send_window", "(small | (needed > cwnd))", "small", SEGMENTS),
+    mutant("congestion-window-not-heeded", "send_window", "in_window & (free | (cwnd > flight))", "in_window", SEGMENTS),
+    mutant("immediates-not-bounded", "send_window", "(immediates < attributes.max_wimm_dest)", "1", SEGMENTS),
+    mutant("counts-of-a-peer-believed-blindly", "send_window", ".Elif(counted > span, flight.eq(span))", ".Elif(0, flight.eq(span))",
+        f"{TESTS}send_window.py"),
+    mutant("last-packet-asks-for-nothing", "segmenter", "(is_last & Mux(state.row.active, ~waiting, last_token))", "0"),
+    mutant("held-resend-goes-anyway", "segmenter", "NextValue(self.pick.oldest, ~limits.resend_open)", "NextValue(self.pick.oldest, 0)"),
+    mutant("marks-forgotten-in-digests", "digest", "state.row.marks.eq(more(", "state.row.marks.eq(0 & more("),
     mutant("resend-not-marked", "segmenter", "self.source.rtx.eq(1)", "self.source.rtx.eq(0)"),
     mutant("full-last-packet-gets-an-empty-tail", "segmenter", "ones.eq((256 << i) - 1)", "ones.eq(256 << i)"),
     mutant("empty-message-has-no-packet", "segmenter", "count.eq(Mux(ring.row.length == 0, 0, packets - 1))", "count.eq(packets - 1)"),
     mutant("rqmsn-counts-plain-writes", "segmenter", "state.row.rqmsn + ring.row.signal", "state.row.rqmsn + 1"),
     mutant("flushed-token-never-completes", "segmenter", "self.credit.completed.eq(failed)", "self.credit.completed.eq(0)"),
-    mutant("message-pool-overwritten", "segmenter", '< config.messages, 1, "message_room"', '<= config.messages, 1, "message_room"'),
+    mutant("message-pool-overwritten", "send_window", "(messages < config.messages)", "(messages <= config.messages)", SEGMENTS),
     mutant("ring-compared-without-wrap", "segmenter", "written.row.position != state.row.ring", "written.row.position > state.row.ring"),
     mutant("last-packet-as-long-as-the-others", "wqe", "Mux(remaining[:24] > mtu, mtu, remaining[:13])", "mtu"),
     mutant("wake-lost-while-taken", "scheduler", "(awake & ~sleeps) | woken", "(awake | woken) & ~sleeps"),
@@ -30,6 +39,7 @@ REQUESTER = (
     mutant("failed-read-is-sent", "packet_sender", ".Elif(error, NextState(\"FAILED\"))", ".Elif(0, NextState(\"FAILED\"))"),
     # Resends.
     mutant("acknowledged-psn-resent", "resend", 'missing = sized(self, ~acked.row.acked, 64, "missing")', "missing = C(2**64 - 1, 64)"),
+    mutant("pending-count-forgets-what-was-acknowledged", "resend", "waiting - gone, len", "waiting - found, len"),
     mutant("resend-forgets-the-windows-other-end", "resend", "now.row.bits & window.under, 0)", "0, 0)"),
     mutant("resend-of-a-retired-message", "resend", "(width == 1) & inside", "(width == 1)"),
     # Acknowledgements.

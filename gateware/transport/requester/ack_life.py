@@ -24,6 +24,8 @@ class LifeStates:
                 w.ack_state.row.unacked.eq(w.attributes.row.send_psn),
                 w.ack_state.row.msn.eq(0),
                 w.ack_state.row.rtt.eq(0),
+                w.ack_state.row.rqmsn.eq(0),
+                w.ack_state.row.received.eq(0),
                 w.ack_state.we.eq(1),
                 a.guards.row.time.eq(w.attributes.row.guard_time),
                 a.guards.row.packets.eq(w.attributes.row.guard_packets),
@@ -37,6 +39,8 @@ class LifeStates:
             NextValue(flushing, 1),
             NextValue(w.unacked, w.send.row.next_psn),
             NextValue(w.rtt,  w.acks.row.rtt),
+            NextValue(w.rqmsn, w.send.row.rqmsn),
+            NextValue(w.received, w.acks.row.received),
             NextValue(w.tail, w.acks.row.msn),
             NextValue(w.head, w.send.row.msn),
             NextState("FLUSH-MESSAGE")

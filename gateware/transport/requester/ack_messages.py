@@ -19,6 +19,7 @@ class MessageStates:
         packet  = a.packet
         claimed = sized(a, packet.msn - w.tail, 16, "messages_claimed")
         behind  = sized(a, w.record.row.last_psn - w.unacked, 24, "last_psn_from_unacked")
+        signals = sized(a, w.rqmsn + w.record.row.signal, 16, "rqmsn_after")
         known   = sized(a, ((w.board.row.acked | w.board.row.reported) & w.one_bit) != 0, 1, "known")
 
         fsm = a.fsm
@@ -32,6 +33,7 @@ class MessageStates:
                 If(a.credit.ready,
                     retired.eq(1),
                     NextValue(w.tail, w.next_tail),
+                    NextValue(w.rqmsn, signals),
                     NextState("RETIRE-READ")
                 )
             )

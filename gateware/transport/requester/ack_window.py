@@ -40,6 +40,7 @@ class WindowStates:
         ]
         # A round-trip time counts only if it is known which transmission is answered: the first, or the only other one.
         clear = sized(a, ~w.sample[15] & (packet.probe | (a.sent_resent == packet.rtx)), 1, "sample_is_clear")
+        a.comb += a.note.sampled.eq(clear & (packet.opcode == Opcode.SACK))
 
         fsm = a.fsm
         # A resend has left: its hole may be reported again.
@@ -71,7 +72,9 @@ class WindowStates:
                 sacks.eq(1),
                 a.proved.valid.eq(1),
                 a.heard.valid.eq(1),
+                a.note.valid.eq(1),
                 If(clear, NextValue(w.rtt, w.sample)),
+                If(~w.news[23], NextValue(w.received, packet.received)), # Else an older SACK that was overtaken.
                 NextState("BITMAP-READ")
             ).Else(
                 acks.eq(1),

@@ -14,6 +14,8 @@ class Work:
     attributes, send, acks, life, board, record, guard: readers of the tables.
     ack_state, scoreboard: tables that the acknowledger writes; `keep_row`: the scoreboard's row as it is.
     unacked, next_psn: [oldest unacknowledged PSN, next new PSN).   tail, head: the same of messages.
+    rqmsn:          messages with an immediate that are retired.
+    received, news: bytes that the peer has received, units of 256; how many more the packet tells of.
     target, ahead:  the PSN after the packet's cack; how far it is ahead of `unacked`.
     limit:          PSNs outstanding.         flying: messages in flight.
     sample:         round-trip time that the packet's timestamp tells.
@@ -36,6 +38,8 @@ class Work:
         self.unacked, self.next_psn = Signal(24), Signal(24)
         self.tail, self.head        = Signal(16), Signal(16)
         self.rtt                    = Signal(16)
+        self.rqmsn                  = Signal(16)
+        self.received               = Signal(24)
         self.one_psn                = Signal(24)
 
         # # #
@@ -47,11 +51,14 @@ class Work:
             ack_state.row.unacked.eq(self.unacked),
             ack_state.row.msn.eq(self.tail),
             ack_state.row.rtt.eq(self.rtt),
+            ack_state.row.rqmsn.eq(self.rqmsn),
+            ack_state.row.received.eq(self.received),
         ]
         self.target    = sized(a, cack + 1, 24, "target")
         self.ahead     = sized(a, self.target - self.unacked, 24, "ahead")
         self.limit     = sized(a, self.next_psn - self.unacked, 24, "limit")
         self.sample    = sized(a, a.time[:16] - a.packet.stamp, 16, "rtt_sample")
+        self.news      = sized(a, a.packet.received - self.received, 24, "newly_received")
         self.flying    = sized(a, self.head - self.tail, 16, "messages_flying")
         self.next_tail = sized(a, self.tail + 1, 16, "next_tail")
         self.one_bit   = one_hot(a, self.one_psn[:6], 64, "one_bit")

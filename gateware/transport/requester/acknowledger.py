@@ -36,6 +36,7 @@ from gateware.transport.requester.ack_messages import MessageStates
 from gateware.transport.requester.ack_window import WindowStates
 from gateware.transport.requester.ack_work import Work
 from gateware.transport.requester.control_packet import ControlPacket
+from gateware.transport.requester.digest import note_layout
 from gateware.transport.requester.hole_finder import HoleFinder
 from gateware.transport.requester.path_feedback import heard_layout
 from gateware.transport.requester.window_piece import WindowPiece
@@ -54,6 +55,7 @@ class Acknowledger(LiteXModule):
     init:     start a queue pair's life.
     sent_index, sent_time, sent_resent: reader of PacketSender.sent, connected by the owner of both.
     heard:    heard_layout: what an answer says of its path; not held up.
+    note:     to the digest: what a SACK or NACK said; never waited for.
     time:     32-bit tick counter.
     """
     def __init__(self, config, tables, send_state, ack_state, status, scoreboard, messages):
@@ -67,6 +69,7 @@ class Acknowledger(LiteXModule):
         self.flush   = stream.Endpoint([("qp", config.qp_bits), ("reason", 8)])
         self.proved  = Record([("valid", 1), ("qp", config.qp_bits), ("entropy", 16)])
         self.init    = init_endpoint()
+        self.note    = stream.Endpoint(note_layout(config))
         self.time    = Signal(32)
         self.sent_index  = Signal(config.qp_bits + config.psn_bits)
         self.sent_time   = Signal(16)
@@ -103,6 +106,11 @@ class Acknowledger(LiteXModule):
             self.wake.qp.eq(qp),
             self.proved.qp.eq(qp),
             self.proved.entropy.eq(packet.entropy),
+            self.note.qp.eq(qp),
+            self.note.sack.eq(opcode == Opcode.SACK),
+            self.note.marked.eq((opcode == Opcode.SACK) & (packet.mark == 1)),
+            self.note.bytes.eq(Mux((opcode == Opcode.SACK) & ~w.news[23], w.news, 0)),
+            self.note.rtt.eq(w.sample),
             events.sink.qp.eq(qp),
             events.sink.reason.eq(syndrome),
             events.sink.unacked.eq(unacked),
@@ -155,6 +163,8 @@ class Acknowledger(LiteXModule):
             NextValue(unacked, w.acks.row.unacked),
             NextValue(w.tail, w.acks.row.msn),
             NextValue(w.rtt, w.acks.row.rtt),
+            NextValue(w.rqmsn, w.acks.row.rqmsn),
+            NextValue(w.received, w.acks.row.received),
             NextValue(next_psn, w.send.row.next_psn),
             NextValue(w.head, w.send.row.msn),
             If((packet.qpn[:16] >= config.queue_pairs) | (packet.qpn[16:] != w.attributes.row.generation) |
@@ -176,6 +186,7 @@ class Acknowledger(LiteXModule):
                 If(~refused[23] & (refused < w.limit),
                     nacks.eq(1),
                     self.heard.valid.eq(1),
+                    self.note.valid.eq(1),
                     NextState("NACK-READ")
                 )
             ).Elif(~beyond & (opcode == Opcode.ACKNOWLEDGE) & (syndrome[5:7] == Syndrome.NAK_INVALID_REQUEST >> 5),

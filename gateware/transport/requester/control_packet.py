@@ -20,6 +20,7 @@ class ControlPacket(LiteXModule):
     trimmed:       NACK: the packet was trimmed by a switch.
     trigger:       PSN of the packet that is answered; a probe's number in the lower half if `probe`.
     mark:          SACK: SETH.m.              rtx:      SACK: the packet that is answered was sent again.
+    received:      SACK: bytes that the peer has received, units of 256.
     """
     def __init__(self, sink):
         self.take     = Signal()
@@ -38,6 +39,7 @@ class ControlPacket(LiteXModule):
         self.probe    = Signal()
         self.mark     = Signal(2)
         self.rtx      = Signal()
+        self.received = Signal(24)
 
         # # #
 
@@ -53,6 +55,7 @@ class ControlPacket(LiteXModule):
             self.base.eq(base),
             self.bitmap.eq(SETH.field(seth, "bitmap")),
             self.stamp.eq(CC_STATE.field(sink.body[8*SETH.length:], "tx_timestamp")),
+            self.received.eq(CC_STATE.field(sink.body[8*SETH.length:], "rcvd_bytes")),
             self.msn.eq(AETH.field(aeth, "msn")[:16]),
             self.rtx.eq(sink.rtx),
             self.probe.eq(0),

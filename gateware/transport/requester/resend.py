@@ -5,13 +5,15 @@ A bit is set only for a PSN that is outstanding and not acknowledged, and is loo
 is taken. The segmenter takes all pending bits of a queue pair before it sends a new PSN there, so a
 bit can never come to mean a later PSN of the same place in the window. A second bit says that the PSN
 counts as lost by the path on which it was sent last; the packet sender acts on it when the resend leaves.
+The bits of a queue pair are counted: a search ends where none is left, and the count says how many packets
+wait to be sent again.
 """
 
 from litex.gen import LiteXModule
 from litex.soc.interconnect.stream import Endpoint
 from migen import *
 
-from gateware.common.arithmetic import lowest_one, one_hot, sized
+from gateware.common.arithmetic import lowest_one, one_hot, ones, sized
 from gateware.common.counters import Counters
 from gateware.common.table_ram import TableRAM
 from gateware.transport.queue_pair import CHUNK, chunk_row, chunks, init_endpoint
@@ -21,14 +23,15 @@ class Resend(LiteXModule):
     """The pending bits of all queue pairs.
 
     sink:   {qp, base, mask, lost}: mark base + i for each bit i of the 64-bit mask; about 10 cycles.
-    pick:   see Segmenter; `done` for one cycle, values are held until the next pick. About 20 cycles.
-    any:    vector, a bit per queue pair with pending bits.
+    pick:   see Segmenter; `done` for one cycle, values are held until the next pick. About 20 cycles, 2 more per
+            64 PSNs of the window before the one that is taken.
+    counts: TableRAM, pending bits per queue pair.
     wake:   {valid, qp}: a queue pair has got pending bits.
     init:   clear a queue pair.
     """
     def __init__(self, config, send_state, ack_state, scoreboard, messages, pick):
         self.sink     = Endpoint([("qp", config.qp_bits), ("base", 24), ("mask", 64), ("lost", 1)])
-        self.any      = Signal(config.queue_pairs)
+        self.counts   = counts = TableRAM([("count", config.psn_bits + 1)], config.queue_pairs)
         self.wake     = Record([("valid", 1), ("qp", config.qp_bits)])
         self.init     = init_endpoint()
         self.counters = Counters(self)
@@ -46,6 +49,8 @@ class Resend(LiteXModule):
         state = send_state.reader()
         acks  = ack_state.reader()
         record = messages.reader()
+        counted = counts.reader()
+        waiting = Signal(config.psn_bits + 1)           # Pending bits of the queue pair at hand.
 
         # The piece of the window that is looked at: a queue pair and 64 aligned PSNs.
         qp    = Signal(config.qp_bits)
@@ -55,8 +60,7 @@ class Resend(LiteXModule):
         wanted  = sized(self, now.row.bits & window.inside & missing, 64, "wanted")
         self.comb += [
             *[t.index.eq(chunk_row(config, window.origin, qp)) for t in (now, acked, pending)],
-            state.index.eq(qp),
-            acks.index.eq(qp),
+            *[t.index.eq(qp) for t in (state, acks, counts, counted)],
         ]
         found, index = Signal(), Signal(6)
         self.comb += lowest_one(wanted, index, found)
@@ -72,6 +76,8 @@ class Resend(LiteXModule):
         lost       = Signal()
         after_mark = now.row.bits | bits
         lost_mark  = (now.row.lost & now.row.bits) | (bits & Replicate(lost, 64))
+        news    = ones(self, bits & ~now.row.bits, "newly_pending")
+        more    = sized(self, waiting + news, len(waiting), "waiting_after_mark")
 
         # Taking. Bits below the window's start in its first piece are those of its other end: they stay.
         pieces     = Signal(max=rows + 2)
@@ -81,8 +87,12 @@ class Resend(LiteXModule):
         after_take = Signal(64)
         self.comb += [
             other_end.eq(Mux(pieces == 0, now.row.bits & window.under, 0)),
-            after_take.eq((wanted & others) | other_end),
+            after_take.eq(other_end | Mux(found, wanted & others, 0)),
         ]
+        gone = ones(self, now.row.bits & ~after_take, "no_longer_pending")
+        left = sized(self, waiting - gone, len(waiting), "waiting_after_take")
+        held = Signal()                                 # Only the oldest PSN of the window may go, and it is not pending.
+        self.comb += held.eq(pick.oldest & found & (Cat(index, piece) != unacked))
 
         # Search of the message: the last record whose first PSN is not after the PSN.
         psn      = Signal(24)
@@ -97,14 +107,11 @@ class Resend(LiteXModule):
         rest       = sized(self, record.row.last_psn - psn, 24, "psns_to_the_end")
         inside     = sized(self, ~distance[23] & ~rest[23], 1, "psn_is_inside")
 
-        any_set, any_clear = Signal(), Signal()
-        this_qp = one_hot(self, qp, config.queue_pairs, "this_qp")
-        self.sync += If(any_set, self.any.eq(self.any | this_qp)).Elif(any_clear, self.any.eq(self.any & ~this_qp))
-
         self.fsm = fsm = FSM(reset_state="IDLE")
         fsm.act("IDLE",
             NextValue(second, 0),
             NextValue(pieces, 0),
+            NextValue(waiting, 0),
             If(self.init.valid,
                 NextValue(qp, self.init.qp),
                 NextValue(piece, 0),
@@ -129,8 +136,8 @@ class Resend(LiteXModule):
             pending.we.eq(1),
             pending.row.bits.eq(0),
             NextValue(piece, window.following),
+            counts.we.eq(1),
             If(piece == rows - 1,
-                any_clear.eq(1),
                 self.init.ready.eq(1),
                 NextState("IDLE")
             )
@@ -140,6 +147,7 @@ class Resend(LiteXModule):
         fsm.act("MARK-WINDOW",
             NextValue(unacked, acks.row.unacked),
             NextValue(next_psn, state.row.next_psn),
+            NextValue(waiting, counted.row.count),
             NextState("MARK-READ")
         )
         fsm.act("MARK-READ", NextState("MARK"))
@@ -148,39 +156,45 @@ class Resend(LiteXModule):
             pending.row.lost.eq(lost_mark),
             pending.we.eq(bits != 0),
             marked.eq(bits != 0),
-            any_set.eq(bits != 0),
+            NextValue(waiting, more),
             NextValue(second, 1),
             NextValue(piece, window.following),
             If(second, NextState("MARKED")).Else(NextState("MARK-READ"))
         )
         fsm.act("MARKED",
+            counts.we.eq(1),
             self.wake.valid.eq(1),
             NextState("IDLE")
         )
-        self.comb += self.wake.qp.eq(qp)
-        # Take: from the piece of the oldest PSN on through all rows; what is no longer wanted is cleared on
+        self.comb += [self.wake.qp.eq(qp), counts.row.count.eq(waiting)]
+        # Take: from the piece of the oldest PSN on, until none is pending: what is no longer wanted is cleared on
         # the way, also where the window has passed, before a new PSN can take its place.
-        fsm.act("TAKE-READ", NextState("TAKE"))
+        fsm.act("TAKE-READ", NextState("TAKE-FIRST"))
+        fsm.act("TAKE-FIRST",
+            NextValue(waiting, counted.row.count),
+            NextState("TAKE")
+        )
+        fsm.act("TAKE-NEXT", NextState("TAKE"))
         fsm.act("TAKE",
-            pending.we.eq(1),
-            If(found,
-                pending.row.bits.eq(after_take),
-                pending.row.lost.eq(now.row.lost & after_take),
-                NextValue(pick.lost, (now.row.lost & taken) != 0),
-                NextValue(psn, Cat(index, piece)),
-                NextState("SEARCH-START")
+            pending.row.bits.eq(after_take),
+            pending.row.lost.eq(now.row.lost & after_take),
+            NextValue(pick.found, 0),
+            If(held,
+                NextState("DONE")
             ).Else(
-                pending.row.bits.eq(other_end),
-                pending.row.lost.eq(now.row.lost & other_end),
+                pending.we.eq(1),
+                NextValue(waiting, left),
+                NextValue(pick.lost, (now.row.lost & taken) != 0),
                 dropped.eq((now.row.bits & window.inside & acked.row.acked) != 0),
+                NextValue(psn, Cat(index, piece)),
                 NextValue(piece, window.following),
                 NextValue(pieces, pieces + 1),
-                If(pieces == rows,                      # The first row once more, now as the window's other end.
-                    any_clear.eq(1),
-                    NextValue(pick.found, 0),
+                If(found,
+                    NextState("SEARCH-START")
+                ).Elif((left == 0) | (pieces == rows),  # The first row once more, now as the window's other end.
                     NextState("DONE")
                 ).Else(
-                    NextState("TAKE-READ")
+                    NextState("TAKE-NEXT")
                 )
             )
         )
@@ -208,6 +222,7 @@ class Resend(LiteXModule):
             )
         )
         fsm.act("DONE",
+            counts.we.eq(1),
             pick.done.eq(1),
             NextState("IDLE")
         )

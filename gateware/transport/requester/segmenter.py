@@ -3,8 +3,10 @@
 
 A visit sends the oldest pending resend, else the next packet of the message in progress, else it
 starts the message of the next token: it becomes a record in the message pool, and the record with
-its context rebuilds every packet of it, now or in a resend. The hard rule PSN <= cack + MPR
-(MRC 1.0) is enforced here. A visit takes 6 to 9 cycles, a resend about 25.
+its context rebuilds every packet of it, now or in a resend. The limits of what may be in flight (MPR,
+congestion window, immediates; send_window.py) are enforced here. The congestion window holds back a
+resend, too, but never that of the oldest PSN: it alone moves the window. A visit takes 6 to 9 cycles, a
+resend about 25.
 """
 
 from litex.gen import LiteXModule
@@ -16,7 +18,8 @@ from gateware.common.arithmetic import sized
 from gateware.common.counters import Counters
 from gateware.common.table_ram import TableRAM
 from gateware.common.tables import QpState
-from gateware.transport.queue_pair import credit_layout, init_endpoint, message_layout
+from gateware.transport.queue_pair import credit_layout, init_endpoint, message_layout, window_layout
+from gateware.transport.requester.send_window import SendWindow
 
 def packet_request_layout(config):
     """One packet to rebuild: its queue pair, its PSN, and the record of its message."""
@@ -39,8 +42,9 @@ class Segmenter(LiteXModule):
     credit:    credit_layout: a token has left its ring (or failed with its queue pair).
     consumed:  {page}: for the doorbell's quota.
     pick:      to `Resend`: valid with `qp`, `unacked`, `next` until `done`; then `found`, `psn`,
-               `message`, `msn`, `lost`.
-    resend_any: vector, a bit per queue pair that has pending resends.
+               `message`, `msn`, `lost`. `oldest`: give only the oldest PSN of the window.
+    waiting:   packets of `busy_qp` that wait to be sent again, one cycle after it.
+    window:    {qp, cwnd, digest}: command of the firmware.   windows: the table of what it said.
     init:      clear a queue pair's state (its attributes are already in the table).
     busy, busy_qp: a visit is in progress (the acknowledger waits for its end before it flushes).
     """
@@ -52,8 +56,10 @@ class Segmenter(LiteXModule):
         self.consumed   = Endpoint([("page", config.page_bits)])
         self.init       = init_endpoint()
         self.pick       = Record([("valid", 1), ("qp", config.qp_bits), ("unacked", 24), ("next", 24), ("done", 1),
-                                  ("found", 1), ("psn", 24), ("message", config.message_bits), ("msn", 16), ("lost", 1)])
-        self.resend_any = Signal(config.queue_pairs)
+                                  ("found", 1), ("psn", 24), ("message", config.message_bits), ("msn", 16), ("lost", 1), ("oldest", 1)])
+        self.waiting    = Signal(config.psn_bits + 1)
+        self.window     = Endpoint([("qp", config.qp_bits), *window_layout(config)])
+        self.windows    = windows = TableRAM(window_layout(config), config.queue_pairs)
         self.messages   = messages = TableRAM(message_layout(config), config.queue_pairs*config.messages)
         self.busy       = Signal()
         self.busy_qp    = Signal(config.qp_bits)
@@ -71,29 +77,25 @@ class Segmenter(LiteXModule):
         life       = status.reader()
         ring       = doorbell.ring.reader()
         written    = doorbell.written.reader()
+        congestion = windows.reader()
         qp         = self.busy_qp
-        self.comb += [table.index.eq(qp) for table in (attributes, state, acks, life, written)]
+        self.comb += [table.index.eq(qp) for table in (attributes, state, acks, life, written, congestion, windows)]
         self.comb += [ring.index.eq(Cat(state.row.ring[:config.ring_bits], qp)), send_state.index.eq(qp)]
 
         # What the queue pair can do.
-        outstanding = sized(self, state.row.next_psn - acks.row.unacked, 24, "outstanding")
-        in_flight   = sized(self, state.row.msn - acks.row.msn, 16, "messages_in_flight")
-        window      = sized(self, outstanding < config.mpr, 1, "window_open")
-        room        = sized(self, in_flight < config.messages, 1, "message_room")
         waiting     = sized(self, written.row.position != state.row.ring, 1, "token_waits")
-        pending     = sized(self, (self.resend_any >> qp), 1, "resend_waits")
-
-        closing     = sized(self, outstanding == config.mpr - 1, 1, "window_closes")
+        pending     = sized(self, self.waiting != 0, 1, "resend_waits")
 
         # A new message: packets = max(1, ceil(length / MTU)).
         ones      = Signal(12)
         rounded   = sized(self, ring.row.length + ones, 25, "length_rounded_up")
         count     = Signal(17)               # Packets - 1, for length > 0.
         packets   = Signal(17)
+        mtu       = Signal(13)
         self.comb += [
             Case(attributes.row.mtu, {
-                **{i: [ones.eq((256 << i) - 1), packets.eq(rounded[8 + i:])] for i in range(5)},
-                "default": [ones.eq(255), packets.eq(rounded[8:])]}),
+                **{i: [ones.eq((256 << i) - 1), packets.eq(rounded[8 + i:]), mtu.eq(256 << i)] for i in range(5)},
+                "default": [ones.eq(255), packets.eq(rounded[8:]), mtu.eq(256)]}),
             count.eq(Mux(ring.row.length == 0, 0, packets - 1)),
         ]
         last_psn   = sized(self, state.row.next_psn + count, 24, "last_psn_of_message")
@@ -104,6 +106,19 @@ class Segmenter(LiteXModule):
         last_token = sized(self, next_ring == written.row.position, 1, "last_token")
         this_msn   = sized(self, state.row.msn - 1, 16, "msn_in_progress")
 
+        # The next packet: of the message in progress, or the first of a new one.
+        is_last = sized(self, Mux(state.row.active, state.row.next_psn == state.row.last_psn, count == 0), 1, "last_of_message")
+        behind  = sized(self, Mux(state.row.active, state.row.rest, ring.row.length), 24, "bytes_of_message")
+        rest    = sized(self, behind - mtu, 24, "bytes_after_packet")
+        signal  = sized(self, Mux(state.row.active, state.row.signal, ring.row.signal), 1, "signal_of_message")
+        self.limits = limits = SendWindow(config, attributes.row, state.row, acks.row, congestion.row)
+        self.comb += [
+            limits.waiting.eq(self.waiting),
+            limits.token_signal.eq(ring.row.signal),
+            limits.length.eq(Mux(behind < mtu, behind, mtu)),
+            limits.immediate.eq(is_last & signal),
+        ]
+
         # The record of a new message.
         self.comb += [
             messages.index.eq(Cat(state.row.msn[:config.message_bits], qp)),
@@ -113,9 +128,10 @@ class Segmenter(LiteXModule):
             messages.row.rqmsn.eq(state.row.rqmsn),
         ]
 
-        # Ask for an acknowledgement: nothing follows, or the window closes. Decided once per visit, since
+        # Ask for an acknowledgement: nothing follows, or a window closes. Decided once per visit, since
         # an offered packet must not change when a token or an acknowledgement comes meanwhile.
-        ask = Signal()
+        ask  = Signal()
+        sent = Signal(32)
 
         # What is left to tell of a token that has left its ring.
         page, context, region = Signal(config.page_bits), Signal(config.context_bits), Signal(config.region_bits)
@@ -134,6 +150,11 @@ class Segmenter(LiteXModule):
             self.pick.qp.eq(qp),
             self.pick.unacked.eq(acks.row.unacked),
             self.pick.next.eq(state.row.next_psn),
+            send_state.row.rest.eq(rest),
+            send_state.row.signal.eq(signal),
+            send_state.row.sent.eq(sent),
+            windows.row.digest.eq(self.window.digest),
+            windows.row.cwnd.eq(self.window.cwnd),
         ]
 
         # Unchanged unless a state says otherwise.
@@ -145,6 +166,9 @@ class Segmenter(LiteXModule):
             If(self.init.valid,
                 NextValue(qp, self.init.qp),
                 NextState("INIT-READ")
+            ).Elif(self.window.valid,
+                NextValue(qp, self.window.qp),
+                NextState("WINDOW")
             ).Elif(self.sink.valid,
                 self.sink.ready.eq(1),
                 NextValue(qp, self.sink.qp),
@@ -155,25 +179,35 @@ class Segmenter(LiteXModule):
         fsm.act("INIT",
             send_state.we.eq(1),
             send_state.row.next_psn.eq(attributes.row.send_psn),
+            send_state.row.sent.eq(0),
+            windows.we.eq(1),
+            windows.row.digest.eq(0),
+            windows.row.cwnd.eq(attributes.row.cwnd),
             self.init.ready.eq(1),
             NextState("IDLE")
+        )
+        fsm.act("WINDOW",                      # The queue pair may go on with a larger window.
+            windows.we.eq(1),
+            self.window.ready.eq(1),
+            NextState("AGAIN")
         )
         fsm.act("READ",      NextState("READ-RING"))
         fsm.act("READ-RING", NextState("DECIDE"))
         fsm.act("DECIDE",
             NextValue(page, ring.row.page), NextValue(context, ring.row.context), NextValue(region, ring.row.region),
             NextValue(failed, 0),
-            NextValue(ask, closing | Mux(state.row.active, (state.row.next_psn == state.row.last_psn) & ~waiting,
-                (count == 0) & last_token)),
+            NextValue(ask, limits.closes | (is_last & Mux(state.row.active, ~waiting, last_token))),
+            NextValue(sent, limits.sent),
+            NextValue(self.pick.oldest, ~limits.resend_open),
             NextState("IDLE"),
             If(life.row.state != QpState.RTS,
                 If(waiting, NextState("FLUSH"))
             ).Elif(pending,
                 NextState("RESEND")
-            ).Elif(window,
+            ).Elif(limits.open,
                 If(state.row.active,
                     NextState("CONTINUE")
-                ).Elif(waiting & room,
+                ).Elif(waiting & limits.room,
                     NextState("START")
                 )
             )
@@ -184,6 +218,8 @@ class Segmenter(LiteXModule):
             If(self.pick.done,
                 If(self.pick.found,
                     NextState("SEND-RESEND")
+                ).Elif(self.pick.oldest,       # Held back: whoever changes that wakes the queue pair.
+                    NextState("IDLE")
                 ).Else(
                     NextState("AGAIN")
                 )
@@ -242,6 +278,7 @@ class Segmenter(LiteXModule):
             *keep,
             send_state.row.ring.eq(next_ring),
             send_state.row.active.eq(0),
+            send_state.row.sent.eq(state.row.sent),
             send_state.we.eq(1),
             flushed.eq(1),
             NextValue(failed, 1),

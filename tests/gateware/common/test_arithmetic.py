@@ -7,7 +7,7 @@ import pytest
 from litex.gen import LiteXModule
 from migen import *
 
-from gateware.common.arithmetic import below, highest_one, lowest_one, sized
+from gateware.common.arithmetic import below, highest_one, lowest_one, ones, sized
 from gateware.common.counters import Counters
 from tests.engines import ENGINES, simulate
 
@@ -23,6 +23,7 @@ class Dut(LiteXModule):
         self.sum       = sized(self, self.a + self.b, 8, "total")
         self.behind    = sized(self, self.a - self.b, 8, "behind")
         self.mask      = below(self, self.count, WIDTH, "mask")
+        self.ones      = ones(self, self.vector, "ones")
         counters       = Counters(self)
         odd            = counters.add("odd", "odd vectors")
         self.odd       = counters.items["odd"][0]
@@ -45,6 +46,7 @@ def test_helpers_agree_with_python(engine):
             assert (yield dut.sum) == (a + b) % 256 and (yield dut.behind) == (a - b) % 256
             assert (yield dut.mask) == (1 << count) - 1
             assert (yield dut.low_found) == (yield dut.high_found) == (vector != 0)
+            assert (yield dut.ones) == vector.bit_count()
             if vector:
                 assert (yield dut.low) == (vector & -vector).bit_length() - 1
                 assert (yield dut.high) == vector.bit_length() - 1

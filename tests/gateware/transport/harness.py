@@ -21,8 +21,8 @@ from gateware.transport.queue_pair import (
 
 PSN = 1 << 24
 
-# Two windows: one row of a bitmap, and two.
-WINDOWS = {64: preset("tiny"), 128: preset("tiny", mpr=128, messages=16, max_wimm=16)}
+# Two windows: two rows of a bitmap, and sixteen.
+WINDOWS = {128: preset("tiny"), 1024: preset("tiny", mpr=1024, messages=16, max_wimm=16)}
 
 class Bench(LiteXModule):
     """The tables that requester blocks read and write."""

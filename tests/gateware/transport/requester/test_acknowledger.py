@@ -47,12 +47,14 @@ class World:
         self.event  = StreamSink(block.event, seed=seed, stall=0)
         self.credit = StreamSink(block.credit, seed=seed + 1, stall=0.4)
         self.heard  = StreamSink(block.heard, seed=seed + 2, stall=0)
+        self.note   = StreamSink(block.note, seed=seed, stall=0)
+        self.notes  = []                       # What the digest must hear.
         self.ack    = Mirror(dut.ack_state)
         self.board  = Mirror(dut.scoreboard)
         self.woken, self.kinds, self.log = [], {}, []
 
     def run(self, generator, engine="verilator"):
-        parts = [self.event, self.credit, self.heard, self.ack, self.board]
+        parts = [self.event, self.credit, self.heard, self.note, self.ack, self.board]
         simulate(self.dut, [generator, self.watch_wakes(), *[p.run() for p in parts]], engine=engine, limit=400000)
 
     def watch_wakes(self):
@@ -83,7 +85,8 @@ class World:
 
     def store(self, n):
         q = self.qps[n]
-        yield from put(self.dut.send_state, n, next_psn=q.next, msn=q.head % 65536)
+        yield from put(self.dut.send_state, n, next_psn=q.next, msn=q.head % 65536,
+            rqmsn=(q.rqmsn + sum(q.messages[m][3] for m in range(q.tail, q.head))) % 65536)
 
     def idle(self):
         """Until all is done: a command waits for that."""
@@ -116,9 +119,9 @@ class World:
                 if q.head - q.tail >= config.messages:
                     break
                 last = (q.next + rng.choice((0, 0, 1, rng.randrange(30), 300))) % PSN
-                q.messages[q.head] = (q.next, last, rng.randrange(config.pages))
+                q.messages[q.head] = (q.next, last, rng.randrange(config.pages), rng.getrandbits(1))
                 yield from put(self.dut.messages, n*config.messages + q.head % config.messages, first_psn=q.next, last_psn=last,
-                    page=q.messages[q.head][2])
+                    page=q.messages[q.head][2], signal=q.messages[q.head][3])
                 q.head += 1
             psn    = q.next
             q.next = (q.next + 1) % PSN
@@ -156,17 +159,21 @@ class World:
         offset  = rng.choice((1, 1, 2, rng.randrange(self.config.mpr), rng.randrange(-200, 200), rng.randrange(-32768, 32768)))
         bitmap  = rng.getrandbits(64) & rng.choice((2**64 - 1, rng.getrandbits(64), (1 << rng.randrange(64)) - 1, 0, ~1))
         entropy, stamp = rng.getrandbits(16), (self.time - rng.choice((rng.randrange(500), rng.getrandbits(16)))) % 65536
+        received = (q.received + rng.choice((0, rng.randrange(100), rng.randrange(100), -rng.randrange(100), rng.getrandbits(24)))) % 2**24
         trigger = rng.choice((rng.randrange(-100, 100), rng.randrange(self.config.mpr), rng.randrange(-32768, 32768)))
         probe, mark, rtx = int(not rng.randrange(4)), rng.randrange(3), rng.getrandbits(1)
         body = SETH.pack(cack_psn=cack, sack_offset=offset % 65536, bitmap=bitmap, entropy=rng.getrandbits(16) << 16 | entropy,
-            ack_psn_offset=trigger % 65536, pr=probe, m=mark) + CC_STATE.pack(tx_timestamp=stamp)
+            ack_psn_offset=trigger % 65536, pr=probe, m=mark) + CC_STATE.pack(tx_timestamp=stamp, rcvd_bytes=received)
+        news, sample = (received - q.received) % PSN, (self.time - stamp) % 65536
         counts = yield from self.packet(n, Opcode.SACK, body, rng.getrandbits(24), rtx)
         if counts:
             answered = trigger % 65536 if probe else (cack + trigger) % PSN
             clear    = probe or q.resent[answered % self.config.mpr] == rtx
-            counts, events = q.sack(cack, (cack + offset) % PSN, bitmap, entropy, stamp, self.time, clear, room)
+            counts, events = q.sack(cack, (cack + offset) % PSN, bitmap, entropy, stamp, self.time, received, clear, room)
             if counts:
                 self.paths.append(dict(qp=n, psn=answered, probe=probe, mark=mark, reason=0, entropy=entropy))
+                self.notes.append(dict(qp=n, sack=1, marked=int(mark == 1), bytes=news if news < PSN//2 else 0,
+                    sampled=int(clear and sample < 32768), rtt=sample))
             return counts, events
         return False, []
 
@@ -199,6 +206,7 @@ class World:
         counts = yield from self.packet(n, Opcode.NACK, body, rng.getrandbits(24))
         if counts and q.holds(psn):
             self.paths.append(dict(qp=n, psn=psn, probe=0, mark=0, reason=reason, entropy=entropy))
+            self.notes.append(dict(qp=n, sack=0, marked=0, bytes=0, sampled=0))
         return False, q.nack(psn, reason, entropy) if counts else []
 
     # Checks.
@@ -208,7 +216,7 @@ class World:
         assert (row["unacked"], row["msn"]) == (q.unacked, q.tail % 65536), f"unacked {row['unacked']:#x}, expected {q.unacked:#x}"
         if q.state != QpState.RTS:
             return
-        assert row["rtt"] == q.rtt
+        assert (row["rtt"], row["rqmsn"], row["received"]) == (q.rtt, q.rqmsn, q.received)
         for name, psns in (("acked", q.acked), ("reported", q.reported)):
             expected = [0]*rows
             for p in psns:
@@ -219,6 +227,8 @@ class World:
         self.event.beats.clear()
         self.credit.beats.clear()
         self.heard.beats.clear()
+        self.note.beats.clear()
+        self.notes.clear()
         self.woken.clear()
         self.paths = []
         q, before = self.qps[n], len(self.qps[n].credits)
@@ -230,6 +240,7 @@ class World:
         assert all(b["qp"] == n and b["time"] == self.time and b["life"] == self.keys[n]["life"] for b in self.event.beats)
         credits = [(b["page"], b["error"], b["completed"], b["consumed"]) for b in self.credit.beats]
         assert credits == [(page, error, 1, 0) for page, error in q.credits[before:]]
+        assert [{name: b[name] for name in e} for b, e in zip(self.note.beats, self.notes, strict=True)] == self.notes
         assert set(self.woken) == ({n} if counts else set())
         assert [{name: b[name] for name in b if name not in ("first", "last")} for b in self.heard.beats] == self.paths
         for e in events:
@@ -271,7 +282,7 @@ def test_both_engines_agree():
 
 @pytest.mark.parametrize("seed", range(2))
 def test_a_failed_queue_pair_gives_back_every_message_once(seed):
-    world = World(dut_of(64), WINDOWS[64], seed + 20)
+    world = World(dut_of(128), WINDOWS[128], seed + 20)
     def drive():
         yield from world.setup()
         for n in (2, 0, 2):
@@ -292,14 +303,14 @@ def test_a_failed_queue_pair_gives_back_every_message_once(seed):
     world.run(drive())
 
 def test_a_report_that_finds_no_room_is_made_by_a_later_sack():
-    world = World(dut_of(64), WINDOWS[64], 31)
+    world = World(dut_of(128), WINDOWS[128], 31)
     world.event.stall = 1
     def drive():
         yield from world.setup()
         n, q = 1, world.qps[1]
         q.guard_time = q.guard_packets = 0
         yield from request(world.dut.block.guard, qp=n, time=0, packets=0)
-        q.messages[0], q.head = (q.next, (q.next + 60) % PSN, 0), 1
+        q.messages[0], q.head = (q.next, (q.next + 60) % PSN, 0, 0), 1
         yield from put(world.dut.messages, n*world.config.messages, first_psn=q.next, last_psn=(q.next + 60) % PSN)
         start, q.next = q.next, (q.next + 61) % PSN
         for i in range(61):

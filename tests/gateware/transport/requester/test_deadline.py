@@ -15,7 +15,7 @@ from tests.drivers.stream import StreamSink
 from tests.engines import simulate
 from tests.gateware.transport.harness import PSN, WINDOWS, Bench, ahead, put, request, wait
 
-CONFIG = WINDOWS[64]
+CONFIG = WINDOWS[128]
 LATEST = 3*CONFIG.queue_pairs + 12       # A walk, the FIFO, and what the test's own writes cost.
 
 class Dut(Bench):

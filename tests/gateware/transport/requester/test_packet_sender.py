@@ -20,7 +20,7 @@ from tests.drivers.stream import StreamSink, StreamSource, beats_of_bytes
 from tests.engines import simulate
 from tests.gateware.transport.harness import PSN, WINDOWS, Bench, Mirror, ahead, put, wait
 
-CONFIGS = {64: WINDOWS[64], 128: WINDOWS[128].but(network_width=128, planes=4, host_width=128)}
+CONFIGS = {64: WINDOWS[128], 128: WINDOWS[128].but(network_width=128, planes=4, host_width=128)}
 SIZES   = {t.opcode: t.body + TSETH.length for t in PACKET_TYPES.values() if t.data}
 HEADER  = ("plane", "destination_mac", "source_mac", "ipv6", "source_ip", "destination_ip", "dscp", "entropy", "udp_port", "opcode",
            "p_key", "dest_qp", "a", "rtx", "ts", "psn", "length", "body", "body_length")

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: BSD-2-Clause
 """Resend: only what is outstanding and missing, oldest first, with the right message, and nothing twice.
 
-The model is a set of PSNs. A PSN that is acknowledged or passed by the window while it waits is
-forgotten, also when a later PSN takes its place in the bitmap.
+The model is a set of PSNs; the count that the block keeps is that of the bits that it holds. A PSN that is
+acknowledged or passed by the window while it waits is forgotten, also when a later PSN takes its place in the
+bitmap.
 """
 
 import random
@@ -13,7 +14,7 @@ from migen import Record
 from gateware.transport.queue_pair import CHUNK, chunks
 from gateware.transport.requester.resend import Resend
 from tests.engines import simulate
-from tests.gateware.transport.harness import PSN, WINDOWS, Bench, ahead, message_table, put, request, wait
+from tests.gateware.transport.harness import PSN, WINDOWS, Bench, Mirror, ahead, message_table, put, request, wait
 
 class Dut(Bench):
     """The resend block; the test writes all tables and asks as the segmenter does."""
@@ -21,7 +22,7 @@ class Dut(Bench):
         super().__init__(config)
         self.messages = message_table(config)
         self.pick     = Record([("valid", 1), ("qp", config.qp_bits), ("unacked", 24), ("next", 24), ("done", 1),
-                                ("found", 1), ("psn", 24), ("message", config.message_bits), ("msn", 16), ("lost", 1)])
+                                ("found", 1), ("psn", 24), ("message", config.message_bits), ("msn", 16), ("lost", 1), ("oldest", 1)])
         self.block    = Resend(config, self.send_state, self.ack_state, self.scoreboard, self.messages, self.pick)
 
 class QueuePair:
@@ -38,7 +39,9 @@ class World:
         self.dut, self.config, self.rng = dut, config, random.Random(seed)
         self.qps = [QueuePair(self.rng.choice((PSN - 1, PSN - 70, PSN - 200, 0, self.rng.getrandbits(24))), self.rng.choice((0, 65530)))
                     for _ in range(config.queue_pairs)]
-        self.picked, self.lost, self.log = 0, 0, []
+        self.picked, self.held, self.lost, self.log = 0, 0, 0, []
+        self.counts  = Mirror(dut.block.counts)
+        self.rows    = Mirror(dut.block.pending)
 
     def setup(self):
         for n in range(self.config.queue_pairs):
@@ -46,6 +49,14 @@ class World:
                 yield from put(self.dut.scoreboard, n*chunks(self.config) + row)
             yield from self.store(n)
             yield from request(self.dut.block.init, qp=n)
+        yield from wait(2)
+
+    def count(self, n):
+        """Pending bits that the block says it holds; it must hold as many."""
+        rows  = chunks(self.config)
+        count = self.counts.rows[n]["count"]
+        assert count == sum(self.rows.rows[n*rows + i]["bits"].bit_count() for i in range(rows))
+        return count
 
     def store(self, n):
         q = self.qps[n]
@@ -63,7 +74,7 @@ class World:
     def send(self, n):
         """New messages, as far as window and pool go; the last one may be in progress only."""
         q, rng = self.qps[n], self.rng
-        while (yield self.dut.block.any) >> n & 1:
+        while self.count(n):
             # The segmenter takes everything that is pending before it sends a new PSN.
             yield from self.take(n)
         while q.msn - q.retired < self.config.messages and ahead(q.next, q.unacked) < self.config.mpr and rng.random() < 0.7:
@@ -117,11 +128,11 @@ class World:
             yield
         assert (yield self.dut.block.wake.qp) == n
         yield from wait(2)
-        assert not q.pending or (yield self.dut.block.any) >> n & 1
+        assert self.count(n) >= len(q.pending - q.acked)
 
-    def take(self, n):
+    def take(self, n, oldest=False):
         q, pick = self.qps[n], self.dut.pick
-        yield [pick.valid.eq(1), pick.qp.eq(n), pick.unacked.eq(q.unacked), pick.next.eq(q.next)]
+        yield [pick.valid.eq(1), pick.qp.eq(n), pick.unacked.eq(q.unacked), pick.next.eq(q.next), pick.oldest.eq(oldest)]
         yield
         cycles = 0
         while not (yield pick.done):
@@ -133,10 +144,15 @@ class World:
         yield
         self.log.append((n, answer, lost))
         wanted = sorted(q.pending - q.acked, key=lambda p: ahead(p, q.unacked))
-        assert cycles < 12 + 4*chunks(self.config) + 2*self.config.message_bits
+        assert cycles < 14 + 4*chunks(self.config) + 2*self.config.message_bits
+        if oldest and wanted and wanted[0] != q.unacked:
+            assert not answer[0], f"PSN {answer[1]:#x} was given, but it is not the oldest"
+            assert self.count(n) >= len(wanted)
+            self.held += 1
+            return
         if not wanted:
             assert not answer[0], f"PSN {answer[1]:#x} was given, but no resend is pending"
-            assert not (yield self.dut.block.any) >> n & 1
+            assert not self.count(n)
             q.pending.clear()
             return
         assert answer[0] and answer[1] == wanted[0], f"PSN {answer[1]:#x} (found {answer[0]}), expected {wanted[0]:#x}"
@@ -151,12 +167,15 @@ class World:
     def drive(self, steps):
         yield from self.setup()
         for _ in range(steps):
-            what = self.rng.choice((self.send, self.acknowledge, self.mark, self.mark, self.take))
+            what = self.rng.choice((self.send, self.acknowledge, self.mark, self.mark, self.take, self.take_oldest))
             yield from what(self.rng.randrange(self.config.queue_pairs))
+
+    def take_oldest(self, n):
+        yield from self.take(n, oldest=True)
 
 def run(mpr, seed, steps, engine):
     world = World(dut_of(mpr, engine), WINDOWS[mpr], seed)
-    simulate(world.dut, [world.drive(steps)], engine=engine, limit=400000)
+    simulate(world.dut, [world.drive(steps), world.counts.run(), world.rows.run()], engine=engine, limit=400000)
     return world
 
 DUTS = {}
@@ -169,11 +188,37 @@ def dut_of(mpr, engine):
 @pytest.mark.parametrize("mpr", WINDOWS)
 @pytest.mark.parametrize("seed", range(3))
 def test_oldest_missing_first_and_never_another_place_of_the_window(mpr, seed):
-    world = run(mpr, seed, 400, "verilator")
-    assert world.picked > 200 and 50 < world.lost < world.picked - 50
+    world = run(mpr, seed, 600, "verilator")
+    assert world.picked > 200 and world.held > 10 and 50 < world.lost < world.picked - 50
+
+def test_a_pick_ends_with_the_last_pending_bit():
+    """In a window of 1,024 PSNs a search looks at as many rows as it has to, not at all of them."""
+    world = World(dut_of(1024, "verilator"), WINDOWS[1024], 3)
+    dut, q, cycles = world.dut, world.qps[0], []
+    def run():
+        yield from world.setup()
+        yield from put(dut.messages, 0, first_psn=q.unacked, last_psn=(q.unacked + 1000) % PSN)
+        q.messages, q.msn, q.next = [[0, q.unacked, (q.unacked + 1000) % PSN]], 1, (q.unacked + 1000) % PSN
+        yield from world.store(0)
+        for place in (0, 1, 900):
+            yield from request(dut.block.sink, qp=0, base=(q.unacked + place) % PSN, mask=1)
+            yield from wait(20)
+            for _ in range(2):
+                yield [dut.pick.valid.eq(1), dut.pick.qp.eq(0), dut.pick.unacked.eq(q.unacked), dut.pick.next.eq(q.next),
+                       dut.pick.oldest.eq(0)]
+                yield
+                cycles.append(0)
+                while not (yield dut.pick.done):
+                    yield
+                    cycles[-1] += 1
+                yield dut.pick.valid.eq(0)
+                yield
+    simulate(dut, [run(), world.counts.run(), world.rows.run()])
+    assert max(cycles[:4]) <= 10, cycles       # Found in the first row; then nothing is left to look for.
+    assert cycles[4] <= 40 and cycles[5] <= 10, cycles
 
 def test_a_psn_whose_message_was_retired_meanwhile_is_not_found():
-    world = World(dut_of(64, "verilator"), WINDOWS[64], 1)
+    world = World(dut_of(128, "verilator"), WINDOWS[128], 1)
     dut, q = world.dut, world.qps[1]
     def run():
         yield from world.setup()
@@ -198,7 +243,7 @@ def test_a_psn_whose_message_was_retired_meanwhile_is_not_found():
         q.unacked, q.pending = (start + 4) % PSN, {(start + 4) % PSN}
         q.messages.pop(0)
         yield from world.take(1)
-    simulate(dut, [run()])
+    simulate(dut, [run(), world.counts.run(), world.rows.run()])
     assert world.picked == 1
 
 @pytest.mark.parametrize("mpr", WINDOWS)

@@ -9,7 +9,7 @@ from gateware.transport.requester.scheduler import Scheduler
 from tests.engines import simulate
 from tests.gateware.transport.harness import WINDOWS
 
-CONFIG = WINDOWS[64].but(queue_pairs=8)
+CONFIG = WINDOWS[128].but(queue_pairs=8)
 
 @pytest.fixture(scope="module")
 def dut():

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: BSD-2-Clause
-"""Segmenter: every token becomes its packets, in order, within the window, once; a failed queue pair flushes.
+"""Segmenter: every token becomes its packets, in order, within all windows, once; a failed queue pair flushes.
 
-A model per queue pair knows the packets that its tokens must give. The tests play the doorbell (it
-fills rings), the acknowledger (it opens the window) and the resend block (it answers picks).
+A model per queue pair knows the packets that its tokens must give, and what they count. The tests play the
+doorbell (it fills rings), the acknowledger (it opens windows) and the resend block (it answers picks).
 """
 
 import random
@@ -14,6 +14,7 @@ from firmware.contract import QpError
 from gateware.common.table_ram import TableRAM
 from gateware.common.tables import QpState
 from gateware.host.doorbell import ring_entry_layout
+from gateware.transport.queue_pair import nominal_size
 from gateware.transport.requester.scheduler import Scheduler
 from gateware.transport.requester.segmenter import Segmenter
 from tests.drivers.stream import StreamSink
@@ -30,16 +31,43 @@ class Dut(Bench):
         bell = SimpleNamespace(ring=self.ring, written=self.written)
         self.block     = Segmenter(config, self.tables, self.send_state, self.ack_state, self.status, bell)
         own = self.scheduler.wakes[0]
+        self.counts    = TableRAM([("count", config.psn_bits + 1)], config.queue_pairs)
+        waiting        = self.counts.reader()
+        self.comb += [waiting.index.eq(self.block.busy_qp), self.block.waiting.eq(waiting.row.count)]
         self.comb += [self.scheduler.source.connect(self.block.sink), own.valid.eq(self.block.wake.valid), own.qp.eq(self.block.wake.qp)]
 
 class QueuePair:
-    """What one queue pair must send."""
-    def __init__(self, rng, start, mtu):
+    """What one queue pair must send, and its limits."""
+    def __init__(self, rng, start, mtu, config, limited=True):
         self.rng, self.start, self.mtu = rng, start, mtu
         self.unacked, self.next, self.retired, self.msn = start, start, 0, 0
         self.tokens, self.packets, self.last = [], [], {}    # last: msn -> last PSN.
         self.taken, self.ring, self.rqmsn, self.state = 0, 0, 0, QpState.RTS
         self.expected = start
+        self.sizes, self.ends = [], []                        # Nominal sizes; packets up to the end of each message.
+        self.arrived, self.waiting = 0, 0                     # Packets that have arrived; that wait to be sent again.
+        self.full = nominal_size(256 << mtu, True)
+        self.mpr_dest = rng.choice((0, 1, 1, config.mpr//256, config.mpr//128, 255)) if limited else 0
+        self.limit    = config.mpr if not 0 < self.mpr_dest < config.mpr//128 else 128*self.mpr_dest
+        self.max_wimm = rng.choice((0, 1, 3, config.messages)) if limited else 0
+        self.cwnd     = rng.choice((0, 1, -(-self.full//256), rng.randrange(1, 40*self.full//256))) if limited else 0
+        self.trigger  = rng.choice((0, 4096, 16384))
+
+    def flight(self):
+        """Bytes in flight, by what the acknowledgements have told; the card may have heard less and count more."""
+        outstanding = ahead((self.start + self.taken) % PSN, self.unacked)
+        return max(0, min(outstanding*self.full, sum(self.sizes[:self.taken]) - 256*self.received()))
+
+    def received(self):
+        return -(-sum(self.sizes[:self.arrived])//256)
+
+    def attributes(self):
+        return dict(state=QpState.RTS, mtu=self.mtu, send_psn=self.start, mpr_dest=self.mpr_dest, max_wimm_dest=self.max_wimm,
+            cwnd=self.cwnd, sack_trigger=self.trigger)
+
+    def acks(self):
+        return dict(unacked=self.unacked, msn=self.retired % 65536, received=self.received() % 2**24,
+            rqmsn=sum(t["signal"] for t in self.tokens[:self.retired]) % 65536)
 
     def post(self, token):
         count = max(1, -(-token["length"]//(256 << self.mtu)))
@@ -49,17 +77,20 @@ class QueuePair:
         self.tokens.append(dict(token, first_psn=first, last_psn=(self.expected - 1) % PSN, rqmsn=self.rqmsn))
         self.rqmsn += token["signal"]
         self.packets += [((first + i) % PSN, msn) for i in range(count)]
+        self.ends.append(len(self.packets))
+        mtu, length   = 256 << self.mtu, token["length"]
+        self.sizes   += [nominal_size(min(mtu, length - i*mtu), token["signal"] and i == count - 1) for i in range(count)]
 
 class World:
     """Test side of one run."""
     def __init__(self, dut, config, seed, stall):
         self.dut, self.config, self.rng, self.stall = dut, config, random.Random(seed), stall
-        self.qps = [QueuePair(self.rng, self.rng.choice((PSN - 30, PSN - 1, 0, self.rng.getrandbits(24))), self.rng.randrange(5))
+        self.qps = [QueuePair(self.rng, self.rng.choice((PSN - 30, PSN - 1, 0, self.rng.getrandbits(24))), self.rng.randrange(5), config)
                     for _ in range(config.queue_pairs)]
         self.answers = []                      # Resends that must come out.
-        self.new, self.resent, self.full = 0, 0, 0
+        self.new, self.resent, self.full, self.held, self.congested, self.wimm = 0, 0, 0, 0, 0, 0
         self.since = {}                        # Queue pair -> cycle since which a resend is pending.
-        self.now, self.done = 0, False
+        self.now, self.ready, self.done = 0, False, False
         block = dut.block
         self.consumed = StreamSink(block.consumed, seed=seed + 1, stall=stall)
         self.credit   = StreamSink(block.credit, seed=seed + 2, stall=stall)
@@ -75,6 +106,9 @@ class World:
         assert slot == msn % self.config.messages and msn - q.retired < self.config.messages, "a record in use is overwritten"
         token = q.tokens[msn]
         assert {n: row[n] for n in token} == token
+        flying = sum(t["signal"] for t in q.tokens[q.retired:msn])
+        assert not token["signal"] or not q.max_wimm or flying < q.max_wimm, "too many immediates are in flight"
+        self.wimm += q.max_wimm and flying == q.max_wimm - 1
 
     def watch(self):
         """Checks each packet when it is first offered and when it is taken."""
@@ -105,25 +139,33 @@ class World:
         assert q.taken < len(q.packets) and (psn, msn) == q.packets[q.taken]
         assert message == msn % self.config.messages
         outstanding = ahead(psn, q.unacked)
-        assert 0 <= outstanding < self.config.mpr, f"PSN {psn:#x} with {q.unacked:#x} unacknowledged is outside of the window"
-        assert a or outstanding != self.config.mpr - 1, "nobody asks for the acknowledgement that opens the window"
+        assert 0 <= outstanding < q.limit, f"PSN {psn:#x} with {q.unacked:#x} unacknowledged is outside of the window"
+        assert a or outstanding != q.limit - 1, "nobody asks for the acknowledgement that opens the window"
         assert self.now - self.since.get(qp, self.now) <= 5, "a new packet left before a pending resend"
+        cwnd = 256*q.cwnd
+        assert not cwnd or cwnd > q.flight(), f"{q.flight()} bytes are in flight, the congestion window is {cwnd}"
         q.taken  += 1
         self.new  += 1
-        self.full += outstanding == self.config.mpr - 1
-        if a and q.taken < len(q.packets):
-            assert outstanding == self.config.mpr - 1 or psn == q.tokens[msn]["last_psn"]
+        self.full += outstanding == q.limit - 1
+        if cwnd:
+            rest = cwnd - q.flight()
+            assert a or (rest >= q.full and cwnd > q.trigger), f"nobody asks for the acknowledgement; {rest} bytes of the window are left"
+            self.congested += rest <= 0
+        elif a and q.taken < len(q.packets):
+            assert outstanding == q.limit - 1 or psn == q.tokens[msn]["last_psn"]
         if q.taken == len(q.packets):
             q.asked = a
 
     def setup(self):
         d = self.dut
         for n, q in enumerate(self.qps):
-            yield from put(d.tables.queue_pair, n, state=QpState.RTS, mtu=q.mtu, send_psn=q.start)
+            yield from put(d.tables.queue_pair, n, **q.attributes())
             yield from put(d.written, n, position=0)
             yield from put(d.ack_state, n, unacked=q.start)
+            yield from put(d.counts, n)
             yield from put(d.status, n, state=QpState.RTS)
             yield from request(d.block.init, qp=n)
+        self.ready = True
 
     def post(self, qp, length=None):
         """One token, if the ring has room."""
@@ -151,37 +193,51 @@ class World:
         while retired < q.msn and ahead(q.tokens[retired]["last_psn"], q_unacked) < 0 and (all_of_it or rng.random() < 0.9):
             retired += 1
         q.unacked, q.retired = q_unacked, retired
-        yield from put(self.dut.ack_state, qp, unacked=q.unacked, msn=q.retired)
+        passed, sent = ahead(q.unacked, q.start), ahead(q.next, q.start)
+        q.arrived = max(q.arrived, passed, sent if all_of_it else rng.randrange(passed, sent + 1))
+        yield from put(self.dut.ack_state, qp, **q.acks())
         yield from pulse(self.dut.scheduler.wakes[2], qp)
 
     def resend(self):
-        """Answers picks; queue pairs get pending resends at random."""
+        """Answers picks; queue pairs get pending resends at random, and are woken for them."""
         yield "passive"
-        pick, rng, pending = self.dut.block.pick, self.rng, 0
+        d, rng = self.dut, self.rng
+        pick   = d.block.pick
         while True:
-            if not rng.randrange(60) and not self.done:
+            if not rng.randrange(60) and self.ready and not self.done:
                 qp = rng.randrange(self.config.queue_pairs)
-                if not pending & (1 << qp):
-                    pending |= 1 << qp
-                    self.since[qp] = self.now + 1
-                yield self.dut.block.resend_any.eq(pending)
+                q  = self.qps[qp]
+                q.waiting += rng.randrange(1, 4)
+                yield from put(d.counts, qp, count=q.waiting)
+                self.since.setdefault(qp, self.now + 1)
+                yield from pulse(d.scheduler.wakes[2], qp)
             if (yield pick.valid):
-                qp, unacked, following = yield [pick.qp, pick.unacked, pick.next]
+                qp, unacked, following, oldest = yield [pick.qp, pick.unacked, pick.next, pick.oldest]
                 q = self.qps[qp]
                 assert following == q.next and 0 <= ahead(q.unacked, unacked) and 0 <= ahead(following, unacked) <= self.config.mpr
+                assert oldest or not q.cwnd or 256*q.cwnd > q.flight() - q.waiting*q.full, "a resend does not heed the congestion window"
                 yield from wait(rng.randrange(1, 12))
-                found = int(rng.random() < 0.7 and self.qps[qp].state == QpState.RTS)
-                psn, msn = rng.getrandbits(24), rng.getrandbits(16)
+                found = int(rng.random() < 0.7 and q.state == QpState.RTS)
+                psn, msn = unacked if oldest else rng.getrandbits(24), rng.getrandbits(16)
                 if found:
                     self.answers.append((qp, psn, msn % self.config.messages, msn))
-                if not found or not rng.randrange(3):
-                    pending &= ~(1 << qp)
+                if found or not oldest:
+                    q.waiting = q.waiting - 1 if found and rng.randrange(3) else 0
+                self.held += not found and oldest
+                if not q.waiting:
                     self.since.pop(qp, None)
-                yield [pick.done.eq(1), pick.found.eq(found), pick.psn.eq(psn), pick.msn.eq(msn), pick.message.eq(msn),
-                       self.dut.block.resend_any.eq(pending)]
+                yield from put(d.counts, qp, count=q.waiting)
+                yield [pick.done.eq(1), pick.found.eq(found), pick.psn.eq(psn), pick.msn.eq(msn), pick.message.eq(msn)]
                 yield
                 yield pick.done.eq(0)
             yield
+
+    def set_window(self, qp):
+        """The firmware sets another congestion window; a packet that is on its way may still go by the former one."""
+        q = self.qps[qp]
+        if q.cwnd:
+            q.cwnd += self.rng.randrange(0, 20*q.full//256)
+            yield from request(self.dut.block.window, qp=qp, cwnd=q.cwnd, digest=qp)
 
     def drive(self, steps):
         rng, count = self.rng, self.config.queue_pairs
@@ -191,6 +247,8 @@ class World:
                 for qp in range(count):
                     yield from self.post(qp, length=self.config.mpr*(256 << self.qps[qp].mtu))
                 yield from wait(12*count*self.config.mpr)
+                for qp in range(count):
+                    yield from self.set_window(qp)
             qp = rng.randrange(count)
             if rng.random() < 0.5:
                 yield from self.post(qp)
@@ -215,7 +273,7 @@ class World:
     def run(self, *generators):
         d = self.dut
         mirrors = [Mirror(d.send_state, self.moved).run(), Mirror(d.block.messages, self.started).run()]
-        simulate(d, [*generators, self.watch(), self.resend(), self.consumed.run(), self.credit.run(), *mirrors], limit=100000)
+        simulate(d, [*generators, self.watch(), self.resend(), self.consumed.run(), self.credit.run(), *mirrors], limit=400000)
 
     def check_credits(self, errors=0):
         tokens = sum(len(q.tokens) for q in self.qps)
@@ -237,13 +295,12 @@ def test_every_token_becomes_its_packets_within_the_window(mpr, seed):
     world = World(dut_of(mpr), WINDOWS[mpr], seed, stall=(0.1, 0.6)[seed])
     world.run(world.drive(480))
     world.check_credits()
-    assert world.new > 400 and world.resent > 20 and world.full > 2
+    assert world.new > 400 and world.resent > 20 and world.full > 0 and world.congested > 5 and world.wimm > 2
 
 def test_the_longest_message_is_cut_like_any_other():
-    world = World(dut_of(64), WINDOWS[64], 5, stall=0)
+    world = World(dut_of(128), WINDOWS[128], 5, stall=0)
     def drive():
-        q = world.qps[2]
-        q.mtu = 0
+        q = world.qps[2] = QueuePair(world.rng, world.qps[2].start, 0, world.config, limited=False)
         yield from world.setup()
         world.done = True
         yield from world.post(2, length=2**24 - 1)
@@ -254,8 +311,8 @@ def test_the_longest_message_is_cut_like_any_other():
 
 @pytest.mark.parametrize("seed", range(2))
 def test_tokens_of_a_failed_queue_pair_are_flushed_with_its_reason(seed):
-    config = WINDOWS[64]
-    world  = World(dut_of(64), config, seed, stall=0.3)
+    config = WINDOWS[128]
+    world  = World(dut_of(128), config, seed, stall=0.3)
     world.done = True                          # No resends here.
     def drive():
         yield from world.setup()
@@ -282,9 +339,9 @@ def test_tokens_of_a_failed_queue_pair_are_flushed_with_its_reason(seed):
             yield from world.acknowledge(3, all_of_it=True)
             yield from wait(100)
         # A new life starts with its own first PSN and an empty ring.
-        q = world.qps[1] = QueuePair(world.rng, PSN - 2, 1)
+        q = world.qps[1] = QueuePair(world.rng, PSN - 2, 1, config, limited=False)
         begin.append(len(world.credit.beats))
-        yield from put(world.dut.tables.queue_pair, 1, state=QpState.RTS, mtu=q.mtu, send_psn=q.start)
+        yield from put(world.dut.tables.queue_pair, 1, **q.attributes())
         yield from put(world.dut.written, 1, position=0)
         yield from put(world.dut.ack_state, 1, unacked=q.start)
         yield from request(world.dut.block.init, qp=1)

@@ -14,7 +14,7 @@ from tests.gateware.host.paged import pieces
 from tests.gateware.transport.harness import PSN, WINDOWS, Bench, message_table, put
 from tests.models.regions import bus_pieces
 
-CONFIG = WINDOWS[64].but(max_mtu=4096, receive_store=8192, payload_store=8192)
+CONFIG = WINDOWS[128].but(max_mtu=4096, receive_store=8192, payload_store=8192)
 TYPES  = {(t.first, t.last, t.imm): t.opcode for t in PACKET_TYPES.values() if t.data}
 
 class Dut(Bench):

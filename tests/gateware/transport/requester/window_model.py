@@ -16,7 +16,8 @@ class Window:
         self.sent = {}                         # PSN -> time of its last transmission.
         self.resent = collections.Counter()    # Place in the window -> times that its PSN was sent again.
         self.tail = self.head = 0              # Messages retired, messages started.
-        self.messages = {}                     # msn -> (first, last, page).
+        self.messages = {}                     # msn -> (first, last, page, signal).
+        self.rqmsn = self.received = 0         # Messages with an immediate that are retired; units that the peer has received.
         self.rtt, self.guard_time, self.guard_packets = 0, 0, 0
         self.state = QpState.RTS
         self.credits = []                      # (page, error) in the order of completion.
@@ -35,13 +36,15 @@ class Window:
             self.reported = {p for p in self.reported if self.holds(p)}
         return True
 
-    def sack(self, cack, base, bitmap, entropy, stamp, time, clear=True, room=True):
+    def sack(self, cack, base, bitmap, entropy, stamp, time, received, clear=True, room=True):
         """True if it counts; with the list of events. `clear`: it is known which transmission it answers."""
         if not self.advance(cack):
             return False, []
         sample = (time - stamp) % 65536
         if sample < 32768 and clear:
             self.rtt = sample
+        if (received - self.received) % PSN < PSN//2:
+            self.received = received
         psns = [(base + i) % PSN for i in range(64)]
         self.acked |= {p for i, p in enumerate(psns) if bitmap >> i & 1 and self.holds(p)}
         mask = 0
@@ -70,6 +73,7 @@ class Window:
         if claimed <= self.head - self.tail:
             while claimed and ahead(self.messages[self.tail][1], self.unacked) < 0:
                 self.credits.append((self.messages[self.tail][2], 0))
+                self.rqmsn = (self.rqmsn + self.messages[self.tail][3]) % 65536
                 self.tail += 1
                 claimed   -= 1
         return True
@@ -77,6 +81,7 @@ class Window:
     def fail(self, reason):
         while self.tail < self.head:
             self.credits.append((self.messages[self.tail][2], reason))
+            self.rqmsn = (self.rqmsn + self.messages[self.tail][3]) % 65536
             self.tail += 1
         self.unacked, self.state = self.next, QpState.ERROR
 

@@ -20,7 +20,7 @@ def packet(run, msn, length, **reth):
 
 def placed(row, writes, key=None):
     """[address or None] of WRITEs of (offset from the base, length) to a card with one region, judged in turn."""
-    run, taken = Run(bench(64), 31), []
+    run, taken = Run(bench(128), 31), []
     row = dict(valid=1, variant=0x5a, rights=2, bus=BUS) | row
     def script():
         run.model.regions = {1: row}
@@ -57,7 +57,7 @@ def test_only_the_exact_key_opens_a_region(key):
     assert placed(dict(base=0x1000, length=300), [(0, 8)], key=key) == [None]
 
 def test_an_empty_write_needs_no_key():
-    run = Run(bench(64), 32)
+    run = Run(bench(128), 32)
     def script():
         run.model.regions = {}
         yield from run.life(1, mtu=0)
