@@ -29,6 +29,7 @@ FLAGS       = ["-march=rv32i2p0_m", "-mabi=ilp32", "-O2", "-std=gnu11", "-ffrees
                "-Wall", "-Wno-unused-function", "-Wl,--gc-sections"]
 HOST_FLAGS  = ["-O1", "-std=gnu11", "-shared", "-fPIC", "-Wall", "-Wno-unused-function"]
 STACK_BYTES = 1024  # Kept free above the data.
+NO_ROOM     = "the data leave no room for the stack" # What the linker script says.
 QUEUE_PAIRS = 16    # If neither the caller nor the SoC's constants say.
 
 class BuildError(RuntimeError):
@@ -128,7 +129,13 @@ def build_files(policy=None, soc_dir=None, out_dir=None, firmware_bytes=None, qu
             (folder/"generated"/name).write_text(text)
         command = [compiler, *FLAGS, f"-DQUEUE_PAIRS={queue_pairs}u", "-I.", "-Lgenerated", "-T", "link.ld",
             f"-Wl,--defsym=STACK_BYTES={STACK_BYTES}", "-Wl,-Map=image.map", "start.S", "main.c", "-lgcc", "-o", "image.elf"]
-        _run(command, folder, f"Compiling the policy {policy.name}")
+        try:
+            _run(command, folder, f"Compiling the policy {policy.name}")
+        except BuildError as error:
+            if NO_ROOM in str(error):
+                raise BuildError(f"The records of policy {policy.name} for {queue_pairs} queue pairs and {STACK_BYTES} bytes of stack do not "
+                                 f"fit into the soft core's data memory of {_region(soc['regions.ld'], 'sram')} bytes.") from None
+            raise
         tool = compiler[:-len("gcc")]
         _run([f"{tool}objcopy", "-O", "binary", "image.elf", "image.bin"], folder, "Extracting the image")
         sizes = _run([f"{tool}size", "-A", "image.elf"], folder, "Measuring the image")

@@ -41,8 +41,8 @@ class CardConfig:
     read_tags:           int = 32          # PCIe reads in flight.
     payload_store:       int = 32*1024     # Send payload waiting for its packet.
     # Transport.
-    queue_pairs:         int = 16
-    mpr:                 int = 128         # Window in packets (Maximum PSN Range).
+    queue_pairs:         int = 256
+    mpr:                 int = 1024        # Window in packets (Maximum PSN Range).
     messages:            int = 64          # Messages in flight per queue pair.
     ring_depth:          int = 64          # Tokens waiting per queue pair.
     contexts:            int = 1024
@@ -57,6 +57,9 @@ class CardConfig:
     # Recovery.
     events:              int = 64          # Event queue entries.
     firmware_bytes:      int = 32*1024     # Memory of the soft core's image.
+    firmware_data:       int = 16*1024     # Its data and stack: a record per queue pair.
+    # All tables and stores together, copies included (soc/budget.py counts them).
+    memory_bits:         int = 40*2**20
     # Deliberately broken builds, for tests that must catch them.
     broken:              str = ""
 
@@ -76,7 +79,7 @@ class CardConfig:
         for f in fields(self):
             if f.name in ("queue_pairs", "mpr", "messages", "ring_depth", "contexts", "pages", "peers",
                           "evs", "regions", "translations", "signals", "max_wimm", "nacks", "events", "read_tags", "max_payload",
-                          "max_request", "receive_store", "payload_store", "firmware_bytes"):
+                          "max_request", "receive_store", "payload_store", "firmware_bytes", "firmware_data"):
                 if not is_power_of_two(getattr(self, f.name)):
                     refuse(f"{f.name} is {getattr(self, f.name)}, but it must be a power of two.")
         for name, low, high in (("queue_pairs", 2, 256), ("mpr", 128, 1024), ("messages", 4, 256),
@@ -121,7 +124,7 @@ PRESETS = {
     # Everything wraps within a test: few queue pairs, short rings and windows.
     "tiny": CardConfig(name="tiny", queue_pairs=4, mpr=128, messages=8, ring_depth=8, contexts=64, pages=2,
         peers=2, evs=8, regions=4, translations=16, signals=8, max_wimm=8, nacks=8, events=8, read_tags=8, max_mtu=1024,
-        receive_store=4096, payload_store=4096),
+        receive_store=4096, payload_store=4096, firmware_data=8*1024, memory_bits=2**20),
     "sim":  CardConfig(name="sim"),
 }
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from migen import Memory
 
 from gateware.common.table_ram import TableRAM
+from gateware.config import ConfigError
 from gateware.transport.transport import Transport
 
 # Tables -------------------------------------------------------------------------------------------
@@ -27,8 +28,8 @@ class TableSize:
     bits   = property(lambda self: self.rows*self.width)
     stored = property(lambda self: self.rows*self.width*self.copies)
 
-def tables(config):
-    """[TableSize] of a card's transport, in the order of its construction."""
+def tables(config, transport=None):
+    """[TableSize] of a card's transport, in the order of its construction; one is made unless given."""
     found = []
     def walk(module, path):
         for name, child in module._submodules:
@@ -37,7 +38,7 @@ def tables(config):
                 found.append(TableSize(path + name, child.depth, len(child.row), copies))
             elif name is not None:
                 walk(child, f"{path}{name}.")
-    walk(Transport(config), "")
+    walk(Transport(config) if transport is None else transport, "")
     return found
 
 # Objects ------------------------------------------------------------------------------------------
@@ -47,6 +48,7 @@ OBJECTS = {
     "queue pair": ("tables.queue_pair", "send_state", "ack_state", "status", "bell.written", "acknowledger.guards", "deadline.state",
                    "acceptor.state", "segmenter.windows", "resend.counts", "digest.state"),
     "queue pair, answers that are due": ("control.sacks", "control.acks", "control.marks"),
+    "queue pair, counts of what is dropped": ("sender_drops.rows", "answer_drops.rows", "responder_drops.rows"),
     "PSN of the window, sender":   ("scoreboard", "resend.pending", "sender.sent"),
     "PSN of the window, receiver": ("acceptor.bits",),
     "message in flight, sender":   ("segmenter.messages",),
@@ -54,7 +56,7 @@ OBJECTS = {
     "token in a send ring":        ("bell.ring",),
     "context":         ("tables.context", "in_flight.contexts"),
     "place of a context on a page": ("bell.halves",),
-    "doorbell page":   ("tables.page", "bell.waiting", "credits.state", "in_flight.pages"),
+    "doorbell page":   ("tables.page", "bell.waiting", "credits.state", "token_drops.rows", "in_flight.pages"),
     "peer":            ("tables.peer", "paths.states", "control.ways"),
     "entropy value":   ("tables.ev", "paths.counts"),
     "memory region":   ("tables.region", "in_flight.regions"),
@@ -67,6 +69,7 @@ def objects(config):
     return {
         "queue pair": config.queue_pairs,
         "queue pair, answers that are due": config.queue_pairs,
+        "queue pair, counts of what is dropped": config.queue_pairs,
         "PSN of the window, sender":   config.queue_pairs*config.mpr,
         "PSN of the window, receiver": config.queue_pairs*config.mpr,
         "message in flight, sender":   config.queue_pairs*config.messages,
@@ -97,4 +100,19 @@ def stores(config):
         "payload store":   config.payload_store,
         "read slots":      config.read_tags*config.max_request,
         "firmware memory": config.firmware_bytes,
+        "firmware data":   config.firmware_data,
     }
+
+# Budget -------------------------------------------------------------------------------------------
+
+def total(config, transport=None):
+    """Bits of all tables, with their copies, and of all stores."""
+    return sum(t.stored for t in tables(config, transport)) + 8*sum(stores(config).values())
+
+def check(config, transport=None):
+    """Refuses a card whose memory is over the budget of its configuration."""
+    bits = total(config, transport)
+    if bits > config.memory_bits:
+        largest = max(tables(config, transport), key=lambda t: t.stored)
+        raise ConfigError(f"The card '{config.name}' needs {bits} bits of memory, its budget (memory_bits) is {config.memory_bits}; "
+                          f"the largest table is {largest.path} with {largest.stored}.")

@@ -68,6 +68,7 @@ class NIC(LiteXModule):
         self._qp_error   = CSRStatus(8,  name="qp_error",   description="Reason of the ERROR state.")
         self._qp_unacked = CSRStatus(24, name="qp_unacked", description="Oldest PSN that is not acknowledged.")
         self._qp_next    = CSRStatus(24, name="qp_next",    description="Next new PSN.")
+        self._page_select = CSRStorage(16, name="page_select", description="Doorbell page shown by the page registers.")
         self._path_select = CSRStorage(16, name="path_select", description="Path shown by nic_path: peer * entropy values per peer + row.")
         self._path       = CSRStatus(name="path", description="State and counts of the path selected.", fields=[
             CSRField("sent",   size=16,            description="Packets sent on it, stays at 65535."),
@@ -170,6 +171,16 @@ class NIC(LiteXModule):
             path.state.eq(Cat(low, high)),
             *[getattr(path, name).eq(getattr(counts.row, name)) for name in ("sent", "lost", "marked")],
         ]
+
+        # Drops per queue pair and per page ----------------------------------------------------------
+        for kind, banks, select in (("qp", transport.queue_pair_drops, self._qp_select), ("page", [transport.token_drops], self._page_select)):
+            for bank in banks:
+                reader = bank.reader()
+                self.comb += reader.index.eq(select.storage)
+                for name, description in bank.items.items():
+                    register = CSRStatus(16, name=f"{kind}_count_{name}", description=f"Of the {kind} selected: {description} Stays at 65535.")
+                    setattr(self, f"_{kind}_count_{name}", register)
+                    self.comb += register.status.eq(getattr(reader.row, name))
 
         # Counters -----------------------------------------------------------------------------------
         shown = dict(transport.counters())

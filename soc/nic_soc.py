@@ -15,6 +15,7 @@ from migen import *
 
 from gateware.common.tables import BAR0_BYTES, BAR0_FIRMWARE
 from gateware.network.plane_port import PlanePort
+from soc import budget
 from soc.nic import NIC
 
 BRIDGE_ID = 0x0100         # Bus 1, device 0, function 0: what the PHY model answers to.
@@ -112,7 +113,7 @@ class NicSoC(SoCCore):
             integrated_rom_size  = config.firmware_bytes,
             integrated_rom_mode  = "rwx",
             integrated_rom_init  = [SPIN],
-            integrated_sram_size = 0x2000,
+            integrated_sram_size = config.firmware_data,
             **kwargs)
         self.add_ethernet_planes()
         self.add_rdma()
@@ -130,6 +131,7 @@ class NicSoC(SoCCore):
         """The NIC on its PHY; BAR0 reaches the registers and the soft core's memory."""
         self.pcie_phy = PCIePHYModel(self.platform.request("pcie"), self.card)
         self.nic      = NIC(self.card, self.pcie_phy, self.planes)
+        budget.check(self.card, self.nic.transport)
         bar = wishbone.Interface(data_width=32, address_width=32, addressing="word")
         offset, firmware = self.nic.bus.adr, BAR0_FIRMWARE >> 2
         words  = log2_int(BAR0_FIRMWARE) - 2
@@ -148,6 +150,7 @@ class NicSoC(SoCCore):
 
     def add_recovery_cpu(self):
         """The recovery port on the soft core's bus."""
+        self.add_constant("RECOVERY_QUEUE_PAIRS", self.card.queue_pairs)
         self.bus.add_slave("recovery", self.nic.recovery.bus, SoCRegion(origin=0x9000_0000, size=0x1000, cached=False))
 
     def init_mems(self, **kwargs):

@@ -90,6 +90,7 @@ class Doorbell(LiteXModule):
 
         # Address: page, context on the page; the alias (bits 3 to 5) does not matter.
         page_number = Signal(config.page_bits)
+        self.page_at_hand = page_number
         on_page     = Signal(6)
         raw         = Signal(64)
         low, high   = Signal(), Signal()

@@ -33,6 +33,7 @@ def send_state_layout(config):
         ("rest",     24),                 # Its bytes that are not sent yet.
         ("signal",    1),                 # It has an immediate.
         ("sent",     32),                 # Bytes sent for the first time, on the scale of the peer's rcvd_bytes.
+        ("asked",     1),                 # The last new packet asked for an acknowledgement.
     ]
 
 def ack_state_layout(config):
@@ -43,6 +44,7 @@ def ack_state_layout(config):
         ("rtt",     16),                  # Last round-trip time, ticks.
         ("rqmsn",   16),                  # Messages with an immediate that are retired.
         ("received", 24),                 # The peer's rcvd_bytes, units of 256.
+        ("heard",     8),                 # SACKs and Transport ACKs that have come, modulo 2^8.
     ]
 
 def receive_state_layout(config):

@@ -18,6 +18,7 @@ from migen import *
 
 from firmware.contract import CommandKind, Path
 from gateware.common.arbiter import PriorityArbiter, RoundRobinArbiter
+from gateware.common.counter_bank import CounterBank
 from gateware.common.counters import Counters
 from gateware.common.headers import Dscp, Opcode
 from gateware.common.layouts import command_layout, due_fields, received_layout, send_layout
@@ -42,6 +43,10 @@ from gateware.transport.requester.segmenter import Segmenter
 from gateware.transport.requester.wqe import WqeBuilder, packet_descriptor_layout
 from gateware.transport.responder.acceptor import Acceptor
 from gateware.transport.responder.control_sender import ControlSender
+
+# Why a token or a packet is dropped, counted per page and per queue pair as well.
+REFUSALS = ("context", "format", "slot", "length", "quota", "region", "state")
+DROPS    = ("duplicate", "window", "no_bitmap", "not_ready", "ended", "no_buffer", "trimmed", "length", "access")
 
 # Receive dispatcher -------------------------------------------------------------------------------
 
@@ -190,6 +195,21 @@ class Transport(LiteXModule):
         self.acceptor  = acceptor  = Acceptor(config, tables, status)
         self.control   = control   = ControlSender(config, tables)
 
+        # What is dropped, per queue pair and per page.
+        def bank(block, index, *names, depth=config.queue_pairs):
+            return CounterBank(depth, block.counters, names, index)
+        self.sender_drops     = bank(sender, sender.at_hand, "data_dropped")
+        self.answer_drops     = bank(acknowledger, acknowledger.at_hand, "ack_bad", "naks", "nacks")
+        self.responder_drops  = bank(acceptor, acceptor.at_hand, *(f"receive_{reason}" for reason in DROPS))
+        self.token_drops      = bank(bell, bell.page_at_hand, *(f"token_{reason}" for reason in REFUSALS), depth=config.pages)
+        self.queue_pair_drops = [self.sender_drops, self.answer_drops, self.responder_drops]
+        page_drops            = stream.Endpoint([("page", 16)])
+        self.comb += [
+            self.token_drops.init.valid.eq(page_drops.valid),
+            self.token_drops.init.qp.eq(page_drops.page),
+            page_drops.ready.eq(self.token_drops.init.ready),
+        ]
+
         # Driver.
         self.credits   = credits   = CreditWriter(config, tables, clients=4)
         self.in_flight = in_flight = InFlight(config, clients=2)
@@ -197,11 +217,12 @@ class Transport(LiteXModule):
         self.drains    = drains    = [Drain(), Drain()]
         self.submodules += drains
         self.life      = life      = Life(config, tables, send_state, bell.written, status,
-            sender_inits   = [bell.init, segmenter.init, resend.init, digest.init, acknowledger.init, deadline.init],
-            receiver_inits = [acceptor.init],
+            sender_inits   = [bell.init, segmenter.init, resend.init, digest.init, acknowledger.init, deadline.init,
+                              self.sender_drops.init, self.answer_drops.init],
+            receiver_inits = [acceptor.init, self.responder_drops.init],
             drain = drains[0], fence = fence.clients[0])
         self.port      = port      = TablePort(config, tables, drain=drains[1],
-            page_inits  = [bell.init_page, credits.init_page],
+            page_inits  = [bell.init_page, credits.init_page, page_drops],
             signal_init = acceptor.init_signal,
             peer_init   = paths.init)
 

@@ -65,7 +65,7 @@ def parser():
     g.add_argument("--soak", action="store_true", help="instead: many packets of all kinds through a bad network, checked in rounds")
     g.add_argument("--packets", metavar="N", type=int, default=1_000_000, help="data packets of the soak; a second call goes on")
     g = p.add_argument_group("what is written")
-    g.add_argument("--counters", action="store_true", help="show the counters of every card that are not zero, and its paths")
+    g.add_argument("--counters", action="store_true", help="show the counters of every card that are not zero, its paths, and what it dropped per queue pair and page")
     g.add_argument("--json", metavar="PATH", help="the report as JSON")
     g.add_argument("--pcap", metavar="PATH", help="frames at every MAC as pcapng")
     g.add_argument("--trace", metavar="PATH", help="waveform (FST), one file per card: PATH with .card0, .card1, ... in its name")
@@ -159,7 +159,7 @@ def run(o):
     """Builds, moves, reports; returns the exit status."""
     from soc.sim.capture import Capture
     from soc.sim.cluster import Cluster, SimulationError
-    from soc.sim.report import counters_text, figures, paths_text, text
+    from soc.sim.report import counters_text, drops_text, figures, paths_text, text
     from soc.sim.transfer import Transfer
     payload = payloads(o)
     capture = Capture(o.pcap) if o.pcap else None
@@ -184,6 +184,7 @@ def run(o):
             "cycles_per_second": round((transfer.end - begin_cycles)/spent) if spent else 0}
         if o.counters:
             result["paths"] = [] if stopped else [n.paths() for n in cluster.nodes]
+            result["drops"] = [] if stopped else [n.drops() for n in cluster.nodes]
         if o.out:
             with open(o.out, "wb") as f:
                 f.write(transfer.arrived(transfer.flows[0]).tobytes())
@@ -195,7 +196,8 @@ def run(o):
             f.write("\n")
     print("\n".join(text(result)))
     if o.counters:
-        print("\n".join(counters_text(result["counters"], cluster.model.descriptions) + paths_text(result["paths"])))
+        print("\n".join(counters_text(result["counters"], cluster.model.descriptions) + paths_text(result["paths"])
+            + drops_text(result["drops"])))
     for problem in result["problems"]:
         say(problem)
     return 0 if result["ok"] else 1

@@ -168,6 +168,24 @@ class Driver:
         self.write_row(T.PEER, number, ip=ip, ipv6=int(ipv6), ev_count=len(evs), **{f"mac{i}": macs[i] for i in range(4)})
         self.peers[number] = list(evs)
 
+    def queue_pair_drops(self, index):
+        """{reason: count} of what this card has dropped or been refused of one queue pair in its present life."""
+        self.write("nic_qp_select", index)
+        return self._counts("nic_qp_count_")
+
+    def page_drops(self, number):
+        """{reason: count} of the tokens of a doorbell page that were refused."""
+        self.write("nic_page_select", number)
+        return self._counts("nic_page_count_")
+
+    def drops(self):
+        """{"queue pair 3": {reason: count}, "page 0": ...} of what is in use."""
+        pairs = {f"queue pair {i}": self.queue_pair_drops(i) for i in range(self._used.get("queue pairs", 0))}
+        return pairs | {f"page {p.number}": self.page_drops(p.number) for p in self.pages}
+
+    def _counts(self, prefix):
+        return {n[len(prefix):]: self.read(n) for n in self.csr.get("csr_registers", {}) if n.startswith(prefix)}
+
     def paths(self):
         """[{peer, ev, plane, entropy, state, sent, lost, marked}] of all paths of all peers."""
         found = []

@@ -144,6 +144,15 @@ def paths_text(paths):
             **p, name=STATES[p["state"]]) for p in shown]
     return lines
 
+def drops_text(drops):
+    """What was dropped per queue pair and per doorbell page, as lines. `drops`: per card {"queue pair 3": {reason: count}}."""
+    lines = []
+    for node, found in enumerate(drops):
+        shown  = {what: [f"{name} {count:,}" for name, count in counts.items() if count] for what, counts in found.items()}
+        lines += ["", f"dropped or refused at card {node}{'' if any(shown.values()) else ': nothing'}"]
+        lines += [f"  {what}: {', '.join(counts)}" for what, counts in shown.items() if counts]
+    return lines
+
 def counters_text(counters, descriptions):
     """Counters that are not zero, card by card, as lines. `descriptions`: register name -> text."""
     lines = []

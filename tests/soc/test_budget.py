@@ -3,7 +3,8 @@
 
 import pytest
 
-from gateware.config import preset
+from gateware.config import ConfigError, preset
+from gateware.transport.transport import Transport
 from soc import budget
 
 @pytest.mark.parametrize("name", ["tiny", "sim"])
@@ -13,7 +14,7 @@ def test_every_table_belongs_to_exactly_one_object(name):
     assert sorted(paths) == sorted(listed)
 
 def test_state_grows_with_what_the_configuration_says():
-    small = preset("sim")
+    small = preset("sim", queue_pairs=16, mpr=128)
     large = small.but(queue_pairs=32, mpr=256, contexts=2048)
     count, bits = budget.objects(large), budget.bits_per_object(large)
     sizes = budget.tables(large)
@@ -37,3 +38,13 @@ def test_copies_are_counted():
 def test_stores_follow_the_configuration():
     config = preset("tiny", planes=2)
     assert budget.stores(config)["receive stores"] == 2*config.receive_store
+
+@pytest.mark.parametrize("name", ["tiny", "sim"])
+def test_presets_keep_to_their_budgets(name):
+    config    = preset(name)
+    transport = Transport(config)
+    budget.check(config, transport)
+    bits = budget.total(config, transport)
+    assert bits == sum(t.stored for t in budget.tables(config, transport)) + 8*sum(budget.stores(config).values())
+    with pytest.raises(ConfigError, match=r"needs \d+ bits of memory, its budget \(memory_bits\) is \d+; the largest table is"):
+        budget.check(config.but(memory_bits=bits - 1), transport)

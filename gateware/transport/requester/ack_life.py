@@ -26,6 +26,7 @@ class LifeStates:
                 w.ack_state.row.rtt.eq(0),
                 w.ack_state.row.rqmsn.eq(0),
                 w.ack_state.row.received.eq(0),
+                w.ack_state.row.heard.eq(0),
                 w.ack_state.we.eq(1),
                 a.guards.row.time.eq(w.attributes.row.guard_time),
                 a.guards.row.packets.eq(w.attributes.row.guard_packets),

@@ -15,6 +15,7 @@ class Work:
     ack_state, scoreboard: tables that the acknowledger writes; `keep_row`: the scoreboard's row as it is.
     unacked, next_psn: [oldest unacknowledged PSN, next new PSN).   tail, head: the same of messages.
     rqmsn:          messages with an immediate that are retired.
+    heard:          SACKs and Transport ACKs that have come, this one included.
     received, news: bytes that the peer has received, units of 256; how many more the packet tells of.
     target, ahead:  the PSN after the packet's cack; how far it is ahead of `unacked`.
     limit:          PSNs outstanding.         flying: messages in flight.
@@ -40,6 +41,7 @@ class Work:
         self.rtt                    = Signal(16)
         self.rqmsn                  = Signal(16)
         self.received               = Signal(24)
+        self.heard                  = Signal(8)
         self.one_psn                = Signal(24)
 
         # # #
@@ -53,6 +55,7 @@ class Work:
             ack_state.row.rtt.eq(self.rtt),
             ack_state.row.rqmsn.eq(self.rqmsn),
             ack_state.row.received.eq(self.received),
+            ack_state.row.heard.eq(self.heard),
         ]
         self.target    = sized(a, cack + 1, 24, "target")
         self.ahead     = sized(a, self.target - self.unacked, 24, "ahead")

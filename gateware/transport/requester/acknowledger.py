@@ -90,6 +90,7 @@ class Acknowledger(LiteXModule):
         self.finder = finder = HoleFinder()
         w = Work(self, config, tables, send_state, ack_state, status, scoreboard, messages)
         qp, unacked, next_psn, ahead = w.qp, w.unacked, w.next_psn, w.ahead
+        self.at_hand = qp
         opcode, syndrome = packet.opcode, packet.syndrome
 
         # What a packet says is impossible.
@@ -165,6 +166,7 @@ class Acknowledger(LiteXModule):
             NextValue(w.rtt, w.acks.row.rtt),
             NextValue(w.rqmsn, w.acks.row.rqmsn),
             NextValue(w.received, w.acks.row.received),
+            NextValue(w.heard, w.acks.row.heard + 1),
             NextValue(next_psn, w.send.row.next_psn),
             NextValue(w.head, w.send.row.msn),
             If((packet.qpn[:16] >= config.queue_pairs) | (packet.qpn[16:] != w.attributes.row.generation) |

@@ -117,6 +117,7 @@ class PacketSender(LiteXModule):
         peer       = tables.peer.reader()
         before     = sent.reader()
         d          = Record(packet_descriptor_layout(config))
+        self.at_hand = d.qp
         error      = Signal()
         number     = attributes.row.peer[:config.peer_bits]
         psn_index  = d.psn[:config.psn_bits]

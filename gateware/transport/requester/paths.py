@@ -107,10 +107,10 @@ class Paths(LiteXModule):
             *[t.index.eq(Cat(place, at)) for t in (tally, counts, entropies)],
         ]
         now = row.row
-        keep = states.row.raw_bits().eq(now.raw_bits())
+        keep = [getattr(states.row, name).eq(getattr(now, name)) for name, *_ in states.layout]
         more = {name: sized(self, getattr(tally.row, name) + (getattr(tally.row, name) != 0xffff), 16, f"{name}_after")
                 for name, _ in counts_layout()}
-        keep_counts = counts.row.raw_bits().eq(tally.row.raw_bits())
+        keep_counts = [getattr(counts.row, name).eq(getattr(tally.row, name)) for name, *_ in counts.layout]
 
         # Choice.
         self.choice = choice = PathChoice(config, now)
@@ -210,7 +210,7 @@ class Paths(LiteXModule):
             NextState("VALUE")
         )
         fsm.act("VALUE",
-            keep,
+            *keep,
             states.row.low.eq(choice.low_after),
             *[If(choice.plane == p, getattr(states.row, f"cursor{p}").eq(choice.cursor_after)) for p in range(config.planes)],
             states.row.turn.eq(choice.turn_after),
@@ -225,17 +225,17 @@ class Paths(LiteXModule):
         )
         fsm.act("ANSWER",
             Case(client, {i: choose.ready.eq(1) for i, choose in enumerate(self.chooses)}),
-            keep_counts,
+            *keep_counts,
             counts.row.sent.eq(more["sent"]),
             counts.we.eq(~given),
             NextState("IDLE")
         )
         fsm.act("CHANGE",
-            keep,
+            *keep,
             states.row.low.eq(Mux(after[0], now.low | one, now.low & others)),
             states.row.high.eq(Mux(after[1], now.high | one, now.high & others)),
             states.we.eq(1),
-            keep_counts,
+            *keep_counts,
             If(kind == Change.LOST, counts.row.lost.eq(more["lost"])),
             If((kind == Change.MARKED) | (kind == Change.BACK), counts.row.marked.eq(more["marked"]), marked.eq(1)),
             counts.we.eq(told),
@@ -251,7 +251,7 @@ class Paths(LiteXModule):
             NextValue(reason, PathChange.REMINDER),
             NextValue(event_qp, now.qp),
             place.eq(reminder.value),
-            keep,
+            *keep,
             states.row.named.eq(reminder.value),
             states.we.eq(1),
             If(reminder.found,

@@ -15,6 +15,8 @@ from migen import *
 
 from gateware.common.arithmetic import below, lowest_one, one_hot, sized
 
+WORD = 16   # Queue pairs that are searched at once.
+
 class Scheduler(LiteXModule):
     """Round-robin choice among the queue pairs that were woken.
 
@@ -39,18 +41,36 @@ class Scheduler(LiteXModule):
                       for i, w in enumerate(self.wakes)]), n, "woken")
         self.sync += awake.eq((awake & ~sleeps) | woken)
 
-        # Search: first behind `last`, else from 0; registered, so that the pick costs a cycle.
-        served = sized(self, last + 1, config.qp_bits + 1, "served")
-        behind = sized(self, awake & ~below(self, served, n, "up_to_last"), n, "behind")
-        high, high_found, low, low_found = Signal(config.qp_bits), Signal(), Signal(config.qp_bits), Signal()
-        self.comb += lowest_one(behind, high, high_found), lowest_one(awake, low, low_found)
-        pick = sized(self, Mux(high_found, high, low), config.qp_bits, "pick")
+        # Search, in words of 16: behind `last` in its word, else in the words behind it, else from 0; registered.
+        size   = min(n, WORD)
+        slices = [awake[i:i + size] for i in range(0, n, size)]
+        place, number = last[:log2_int(size)], Signal(max(1, config.qp_bits - log2_int(size)))
+        if n > size:
+            self.comb += number.eq(last[log2_int(size):])
+        def word(index, name):
+            bits = Signal(size, name=name)
+            self.comb += Case(index, {i: bits.eq(s) for i, s in enumerate(slices)})
+            return bits
+        some   = sized(self, Cat(*[s != 0 for s in slices]), len(slices), "words_awake")
+        served = sized(self, place + 1, len(place) + 1, "served")
+        here   = sized(self, word(number, "word_of_last") & ~below(self, served, size, "up_to_last"), size, "here")
+        beyond = sized(self, some & ~below(self, sized(self, number + 1, len(number) + 1, "words_served"), len(slices), "words_up_to_last"),
+            len(slices), "words_behind")
+        index, found   = Signal(len(place)), Signal()
+        first, low     = Signal(len(number)), Signal()
+        behind, high   = Signal(len(number)), Signal()
+        chosen = sized(self, Mux(here != 0, number, Mux(high, behind, first)), len(number), "chosen_word")
+        self.comb += [
+            lowest_one(some, first, low),
+            lowest_one(beyond, behind, high),
+            lowest_one(Mux(here != 0, here, word(chosen, "word_chosen")), index, found),
+        ]
         self.sync += [
             If(taken,
                 self.source.valid.eq(0),
                 last.eq(self.source.qp)
-            ).Elif(~self.source.valid & low_found,
+            ).Elif(~self.source.valid & low,
                 self.source.valid.eq(1),
-                self.source.qp.eq(pick)
+                self.source.qp.eq(Cat(index, chosen))
             )
         ]

@@ -158,7 +158,7 @@ class Segmenter(LiteXModule):
         ]
 
         # Unchanged unless a state says otherwise.
-        keep = [getattr(send_state.row, f).eq(getattr(state.row, f)) for f in ("next_psn", "msn", "rqmsn", "ring", "active", "last_psn")]
+        keep = [getattr(send_state.row, f).eq(getattr(state.row, f)) for f in ("next_psn", "msn", "rqmsn", "ring", "active", "last_psn", "asked")]
 
         self.fsm = fsm = FSM(reset_state="IDLE")
         self.comb += self.busy.eq(~fsm.ongoing("IDLE"))
@@ -245,6 +245,7 @@ class Segmenter(LiteXModule):
             *keep,
             send_state.row.next_psn.eq(next_psn),
             send_state.row.active.eq(state.row.next_psn != state.row.last_psn),
+            send_state.row.asked.eq(ask),
             If(self.source.ready,
                 send_state.we.eq(1),
                 NextState("AGAIN")
@@ -267,6 +268,7 @@ class Segmenter(LiteXModule):
             send_state.row.ring.eq(next_ring),
             send_state.row.active.eq(count != 0),
             send_state.row.last_psn.eq(last_psn),
+            send_state.row.asked.eq(ask),
             If(self.source.ready,
                 started.eq(1),
                 send_state.we.eq(1),

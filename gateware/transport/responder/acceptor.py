@@ -69,6 +69,7 @@ class Acceptor(LiteXModule):
         r        = Record(receive_state_layout(config))
         plane    = Signal(config.plane_bits)
         qp       = p.dest_qp[:config.qp_bits]
+        self.at_hand = qp
         is_probe = Signal()
         piece    = Signal(24)                          # PSN whose bitmap row is looked at.
         signal_number = Signal(config.signal_bits)

@@ -33,7 +33,7 @@ class World:
         self.dut, self.rng, self.now = dut, random.Random(seed), start
         self.sink   = StreamSink(dut.block.event, seed=seed, stall=0)
         self.count  = CONFIG.queue_pairs
-        self.state  = [dict(unacked=PSN - 3, next=PSN - 3, started=0, retired=0, life=QpState.RTS, interval=0) for _ in range(self.count)]
+        self.state  = [dict(unacked=PSN - 3, next=PSN - 3, started=0, retired=0, heard=0, asked=1, life=QpState.RTS, interval=0) for _ in range(self.count)]
 
     def clock(self):
         yield "passive"
@@ -53,8 +53,8 @@ class World:
     def move(self, n, **changes):
         s = self.state[n]
         s.update(changes)
-        yield from put(self.dut.send_state, n, next_psn=s["next"], msn=s["started"])
-        yield from put(self.dut.ack_state, n, unacked=s["unacked"], msn=s["retired"], rtt=n + 7)
+        yield from put(self.dut.send_state, n, next_psn=s["next"], msn=s["started"], asked=s["asked"])
+        yield from put(self.dut.ack_state, n, unacked=s["unacked"], msn=s["retired"], rtt=n + 7, heard=s["heard"] % 256)
 
     def arm(self, n, interval):
         self.state[n]["interval"] = interval
@@ -165,4 +165,45 @@ def test_reports_wait_for_a_full_queue(dut):
         yield from wait(100)
         counts = [sum(b["qp"] == n for b in world.sink.beats) for n in range(world.count)]
         assert counts == [2]*world.count
+    world.run(drive())
+
+def test_any_answer_restarts_the_interval(dut):
+    world = World(dut, 6, 2**32 - 500)
+    def drive():
+        for n in range(world.count):
+            yield from world.start(n, 200)
+        yield from world.move(2, next=9)
+        for heard in range(250, 262):          # Also where its count wraps.
+            yield from wait(150)
+            yield from world.move(2, heard=heard)
+        assert not world.events()
+        yield from wait(200 + LATEST)
+        assert [qp for qp, _ in world.events()] == [2]
+    world.run(drive())
+
+def test_who_has_not_asked_is_four_times_as_patient(dut):
+    world = World(dut, 7, 0)
+    def drive():
+        for n in range(world.count):
+            yield from world.start(n, 100)
+        yield from world.move(1, next=9, asked=0)
+        yield from wait(340)
+        assert not world.events()
+        # Asking begins the interval.
+        yield from world.move(1, next=10, asked=1)
+        yield from wait(90)
+        assert not world.events()
+        yield from wait(10 + LATEST)
+        assert [qp for qp, _ in world.events()] == [1]
+        # Who is armed has been probed: the short interval until something is heard.
+        yield from world.move(1, asked=0)
+        yield from world.arm(1, 100)
+        yield from wait(100 + LATEST)
+        assert [qp for qp, _ in world.events()] == [1]
+        yield from world.arm(1, 100)
+        yield from world.move(1, heard=1)
+        yield from wait(380)
+        assert not world.events()
+        yield from wait(20 + LATEST)
+        assert [qp for qp, _ in world.events()] == [1]
     world.run(drive())

@@ -9,15 +9,15 @@ from gateware.transport.requester.scheduler import Scheduler
 from tests.engines import simulate
 from tests.gateware.transport.harness import WINDOWS
 
-CONFIG = WINDOWS[128].but(queue_pairs=8)
-
-@pytest.fixture(scope="module")
-def dut():
-    return Scheduler(CONFIG, wakers=3)
+@pytest.fixture(scope="module", params=[2, 8, 32, 256])
+def dut(request):
+    dut = Scheduler(WINDOWS[128].but(queue_pairs=request.param), wakers=3)
+    dut.count = request.param
+    return dut
 
 @pytest.mark.parametrize("seed", range(3))
 def test_every_wake_is_served_after_it_came(dut, seed):
-    rng = random.Random(seed)
+    rng, count = random.Random(seed), dut.count
     due, passed = {}, {}                       # Woken and not served yet; who was served meanwhile.
     taken = []
     def cycle(wakes, ready):
@@ -40,22 +40,26 @@ def test_every_wake_is_served_after_it_came(dut, seed):
         wakes, ready = [], 0
         for n in range(3000):
             yield from cycle(wakes, ready)
-            rate  = (0.02, 0.3, 0.9)[n//1000]
-            wakes = [rng.randrange(8) for _ in range(3) if rng.random() < rate] if n < 2900 else []
-            ready = int(rng.random() < (0.3 if n < 2900 else 1))
+            rate  = (0.02, 0.3, 0.9)[min(n//800, 2)]
+            if not n % 500:                    # Now and then only a few of them are awake.
+                low  = rng.randrange(count)
+                span = rng.choice((1, 3, count))
+            wakes = [(low + rng.randrange(span)) % count for _ in range(3) if rng.random() < rate] if n < 2400 else []
+            ready = int(rng.random() < (0.3 if n < 2400 else 1))
             for port, wake in enumerate(dut.wakes):
                 there = port < len(wakes)
-                yield [wake.valid.eq(there), wake.qp.eq(wakes[port] if there else rng.randrange(8))]
+                yield [wake.valid.eq(there), wake.qp.eq(wakes[port] if there else rng.randrange(count))]
             yield dut.source.ready.eq(ready)
             yield
         assert not due, f"wakes of queue pairs {sorted(due)} were lost"
     simulate(dut, [run()])
-    assert len(taken) > 400
+    assert len(taken) > 300
 
 def test_backlogged_queue_pairs_share_equally(dut):
     taken = []
+    backlogged = sorted(random.Random(dut.count).sample(range(dut.count), min(16, dut.count)))
     def run():
-        for qp in (1, 3, 4, 7):
+        for qp in backlogged:
             yield [dut.wakes[0].valid.eq(1), dut.wakes[0].qp.eq(qp)]
             yield
         yield [dut.wakes[0].valid.eq(0), dut.source.ready.eq(1)]
@@ -68,5 +72,5 @@ def test_backlogged_queue_pairs_share_equally(dut):
             yield [dut.wakes[1].valid.eq(took is not None), dut.wakes[1].qp.eq(took or 0)]
             yield
     simulate(dut, [run()])
-    counts = [taken.count(qp) for qp in (1, 3, 4, 7)]
+    counts = [taken.count(qp) for qp in backlogged]
     assert sum(counts) == len(taken) and max(counts) - min(counts) <= 1 and len(taken) >= 190
