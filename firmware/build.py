@@ -133,8 +133,8 @@ def build_files(policy=None, soc_dir=None, out_dir=None, firmware_bytes=None, qu
             _run(command, folder, f"Compiling the policy {policy.name}")
         except BuildError as error:
             if NO_ROOM in str(error):
-                raise BuildError(f"The records of policy {policy.name} for {queue_pairs} queue pairs and {STACK_BYTES} bytes of stack do not "
-                                 f"fit into the soft core's data memory of {_region(soc['regions.ld'], 'sram')} bytes.") from None
+                raise BuildError(f"The records of policy {policy.name} for {queue_pairs} queue pairs and {STACK_BYTES} bytes of stack "
+                                 f"do not fit into the soft core's data memory of {_region(soc['regions.ld'], 'sram')} bytes.") from None
             raise
         tool = compiler[:-len("gcc")]
         _run([f"{tool}objcopy", "-O", "binary", "image.elf", "image.bin"], folder, "Extracting the image")

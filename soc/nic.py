@@ -173,12 +173,14 @@ class NIC(LiteXModule):
         ]
 
         # Drops per queue pair and per page ----------------------------------------------------------
-        for kind, banks, select in (("qp", transport.queue_pair_drops, self._qp_select), ("page", [transport.token_drops], self._page_select)):
+        for kind, banks, select in (("qp",   transport.queue_pair_drops, self._qp_select),
+                                    ("page", [transport.token_drops],    self._page_select)):
             for bank in banks:
                 reader = bank.reader()
                 self.comb += reader.index.eq(select.storage)
                 for name, description in bank.items.items():
-                    register = CSRStatus(16, name=f"{kind}_count_{name}", description=f"Of the {kind} selected: {description} Stays at 65535.")
+                    register = CSRStatus(16, name=f"{kind}_count_{name}",
+                        description=f"Of the {kind} selected: {description} Stays at 65535.")
                     setattr(self, f"_{kind}_count_{name}", register)
                     self.comb += register.status.eq(getattr(reader.row, name))
 

@@ -40,7 +40,8 @@ def _encoded(single, index):
     statements = []
     for bit in range(len(index)):
         mask = sum(1 << i for i in range(len(single)) if (i >> bit) & 1)
-        statements.append(index[bit].eq((single & mask) != 0 if mask else 0))
+        if mask:                                # Else it stays 0: a process that reads nothing would never run.
+            statements.append(index[bit].eq((single & mask) != 0))
     return statements
 
 def lowest_one(vector, index, found):

@@ -65,7 +65,8 @@ def parser():
     g.add_argument("--soak", action="store_true", help="instead: many packets of all kinds through a bad network, checked in rounds")
     g.add_argument("--packets", metavar="N", type=int, default=1_000_000, help="data packets of the soak; a second call goes on")
     g = p.add_argument_group("what is written")
-    g.add_argument("--counters", action="store_true", help="show the counters of every card that are not zero, its paths, and what it dropped per queue pair and page")
+    g.add_argument("--counters", action="store_true",
+        help="show the counters of every card that are not zero, its paths, and what it dropped per queue pair and page")
     g.add_argument("--json", metavar="PATH", help="the report as JSON")
     g.add_argument("--pcap", metavar="PATH", help="frames at every MAC as pcapng")
     g.add_argument("--trace", metavar="PATH", help="waveform (FST), one file per card: PATH with .card0, .card1, ... in its name")

@@ -59,7 +59,7 @@ REQUESTER = (
     mutant("window-piece-without-wrap", "window_piece", "If(distance[23], count.eq(0))", "If(psn < self.origin, count.eq(0))"),
     # Time.
     mutant("progress-does-not-stop-the-timer", "deadline", "If(idle | moved,", "If(idle,"),
-    mutant("time-compared-without-wrap", "deadline", "(waited >= now.row.interval)", "(self.time >= now.row.start + now.row.interval)"),
+    mutant("time-compared-without-wrap", "deadline", "(waited >= Mux(asked,", "(self.time >= now.row.start + Mux(asked,"),
     mutant("timer-runs-while-idle", "deadline", "If(idle | moved,", "If(moved,"),
     mutant("timeout-told-again-and-again", "deadline", "late.eq(~now.row.fired & ", "late.eq("),
 )

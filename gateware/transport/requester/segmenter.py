@@ -158,7 +158,8 @@ class Segmenter(LiteXModule):
         ]
 
         # Unchanged unless a state says otherwise.
-        keep = [getattr(send_state.row, f).eq(getattr(state.row, f)) for f in ("next_psn", "msn", "rqmsn", "ring", "active", "last_psn", "asked")]
+        keep = [getattr(send_state.row, f).eq(getattr(state.row, f))
+                for f in ("next_psn", "msn", "rqmsn", "ring", "active", "last_psn", "asked")]
 
         self.fsm = fsm = FSM(reset_state="IDLE")
         self.comb += self.busy.eq(~fsm.ongoing("IDLE"))

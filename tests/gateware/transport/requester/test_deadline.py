@@ -33,7 +33,9 @@ class World:
         self.dut, self.rng, self.now = dut, random.Random(seed), start
         self.sink   = StreamSink(dut.block.event, seed=seed, stall=0)
         self.count  = CONFIG.queue_pairs
-        self.state  = [dict(unacked=PSN - 3, next=PSN - 3, started=0, retired=0, heard=0, asked=1, life=QpState.RTS, interval=0) for _ in range(self.count)]
+        self.state  = [
+            dict(unacked=PSN - 3, next=PSN - 3, started=0, retired=0, heard=0, asked=1, life=QpState.RTS, interval=0)
+            for _ in range(self.count)]
 
     def clock(self):
         yield "passive"
