@@ -6,7 +6,7 @@ import pytest
 
 from gateware.common import tables as T
 from gateware.common.headers import NackReason, Opcode, Syndrome
-from tests.system.bench import LIMIT, addresses, group
+from tests.system.bench import LIMIT, addresses, group, moved
 from tests.system.hostile import START, control_frame, inject, make, works, write_frame
 
 pytestmark = [group(2), pytest.mark.timeout(300)]
@@ -83,8 +83,9 @@ def test_control_packets_of_another_life_are_ignored(scene):
 def test_a_flood_of_bad_frames_does_not_stop_a_transfer(scene):
     c, a, b = scene.fresh(2)
     link, victim = make(c, a, b, size=20_000), make(c, a, b)
-    frames = [write_frame(victim, bytes(500), rkey=victim.rkey ^ 1), write_frame(victim, psn=START + 500), write_frame(victim, dest_qp=15),
-        control_frame(victim, Opcode.PROBE, dest_qp=victim.qpn(b), **addresses(a, b))]
+    frames = [write_frame(victim, bytes(500), rkey=victim.rkey ^ 1), write_frame(victim, psn=START + c.config.mpr, plane=1),
+        write_frame(victim, dest_qp=15), control_frame(victim, Opcode.PROBE, dest_qp=victim.qpn(b), **addresses(a, b, 1))]
+    before = b.counters()
     for slot in range(4):
         link.post(slot=slot)
     for i in range(400):
@@ -92,3 +93,5 @@ def test_a_flood_of_bad_frames_does_not_stop_a_transfer(scene):
     link.finish()
     assert victim.untouched()
     c.run(**LIMIT)
+    change = moved(before, b.counters())
+    assert all(change[name] > 50 for name in ("receive_access", "receive_window", "receive_unknown_qp", "probes")), change

@@ -89,13 +89,13 @@ def test_a_trimmed_packet_is_never_placed_even_if_it_is_whole():
     seen = Recorder()
     with cluster(1, seed=35, capture=seen) as c:
         a, b = c.nodes
-        link = Link(c, a, b, size=1024, mtu=1024, psns=(7, 7))
-        for psn, dscp in ((7, Dscp.TRIMMED), (9, Dscp.TRIMMED_LASTHOP), (7 + 128, Dscp.TRIMMED), (6, Dscp.TRIMMED)):
+        link, above = Link(c, a, b, size=1024, mtu=1024, psns=(7, 7)), 7 + c.config.mpr
+        for psn, dscp in ((7, Dscp.TRIMMED), (9, Dscp.TRIMMED_LASTHOP), (above, Dscp.TRIMMED), (6, Dscp.TRIMMED)):
             frame = wire.build_data(Opcode.WRITE_ONLY, bytes(1024), va=link.destination, rkey=link.rkey, psn=psn, dest_qp=link.qpn(b),
                 tx_timestamp=1, dscp=dscp, **addresses(a, b))
             c.fabric.inject(b, frame)
             c.step(2000)
         assert link.untouched()
         nacks = [(p["NETH"]["nack_psn"], p["NETH"]["reason"]) for p in seen.sent(b, opcode=Opcode.NACK)]
-        assert nacks == [(7, NackReason.TRIMMED), (9, NackReason.TRIMMED_LASTHOP), (7 + 128, NackReason.PSN_OOR_WINDOW)]
+        assert nacks == [(7, NackReason.TRIMMED), (9, NackReason.TRIMMED_LASTHOP), (above, NackReason.PSN_OOR_WINDOW)]
         assert len(seen.sent(b, opcode=Opcode.SACK)) == len(seen.sent(b, opcode=Opcode.ACKNOWLEDGE)) == 1

@@ -3,7 +3,7 @@
 
 from gateware.common.headers import AETH, IMMDT, METH, RETH, TSETH, NackReason, Opcode
 from tests.engines import simulate
-from tests.gateware.transport.test_transport import DUT, FLAG, Loop
+from tests.gateware.transport.test_transport import CONFIG, DUT, FLAG, Loop
 
 COUNT, LENGTH, BASE = 60, 96, 0x50000
 
@@ -30,7 +30,7 @@ def test_receive_goes_on_while_nothing_can_be_sent():
         for n in range(20):
             give(first + n, n)                              # Duplicates,
         for n in range(4):
-            give(first + COUNT + 64 + n, COUNT + n)         # and packets above the window.
+            give(first + COUNT + CONFIG.mpr + n, COUNT + n) # and packets above the window.
         yield from loop.wait(lambda: not (loop.received or loop.stored or loop.due))
         yield from loop.rest()
         for name in ("receive_accepted", "receive_duplicate", "receive_window", "receive_messages", "nacks_dropped", "sent_sack"):

@@ -122,7 +122,7 @@ def test_posting_stops_at_the_quota(make):
     n = make().nodes[0]
     credit = n.alloc(16, align=16)
     page = Page(0, 0, 1, credit, n.sim.page(0, credit, 4))
-    n.post_many(Context(page, 0, 0x40), [0x1122334455667788 + i for i in range(10)])
+    n.post_many(Context(page, 0, 0x40, generation=0), [0x1122334455667788 + i for i in range(10)])
     n.cluster.step(1000)
     assert n.sim.posted(0, page.handle) == 4 and n.load(4*S.DOORBELL + 8) == 4
     n.fill(credit, (3).to_bytes(4, "little"))
