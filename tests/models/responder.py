@@ -11,7 +11,9 @@ PSN relative to the expected one:
     inside, new, trimmed         NACK with the reason
 """
 
+from collections import Counter
 from dataclasses import dataclass
+from itertools import groupby
 
 from gateware.common.headers import Dscp, NackReason, Opcode, Syndrome
 from tests.models import wire
@@ -47,7 +49,8 @@ def seen_of(packet):
     return (packet["opcode"], packet["psn"], packet["rtx"], tuple(sorted((k, v) for k, v in fields.items() if v)))
 
 class Responder:
-    """One end of one queue pair; `regions` {rkey: Region}; `flags` lists the immediates in the order of their flags."""
+    """One end of one queue pair; `regions` {rkey: Region}; `immediates` lists those delivered, in order; `flags`, what was written of
+    them, [(immediate, its count)]: those that one packet delivers share a flag where they name the same signal in a row."""
     def __init__(self, end, regions):
         self.end, self.regions = end, regions
         self.expected = self.sweep = end.receive_psn      # First PSN that is missing; where the next SACK's bitmap starts.
@@ -55,8 +58,9 @@ class Responder:
         self.arrived  = {}                                # PSN at or above `expected` -> (completes a message, RQMSN or None).
         self.kept     = {}                                # RQMSN -> immediate.
         self.msn = self.rqmsn = 0                         # Messages completed; immediates delivered.
+        self.raised   = Counter()                         # Immediate -> messages delivered that name it.
         self.received = self.out_of_order = self.since_sack = 0
-        self.flags    = []
+        self.immediates, self.flags = [], []
         self.counters = dict.fromkeys([*COUNTED.values(), "receive_messages", "flags"], 0)
 
     # Judgement ------------------------------------------------------------------------------------
@@ -122,19 +126,21 @@ class Responder:
         self.since_sack += max(len(payload), 1024)
         self.out_of_order += psn != self.expected
         self.highest = max(self.highest, psn)
-        completed, last_flag = False, None
+        completed, begin = False, len(self.immediates)
         while self.expected in self.arrived:
             last, number = self.arrived.pop(self.expected)
             self.expected += 1
             if number is not None:
-                self.flags.append(self.kept.pop(self.rqmsn))
+                self.immediates.append(self.kept.pop(self.rqmsn))
                 self.rqmsn += 1
-                self.counters["flags"] += self.flags[-1] != last_flag      # Messages in a row that name one signal share a flag.
-                last_flag = self.flags[-1]
             if last:
                 self.msn += 1
                 self.counters["receive_messages"] += 1
                 completed = True
+        for signal, run in groupby(self.immediates[begin:]):
+            self.raised[signal] += len(list(run))
+            self.flags.append((signal, self.raised[signal]))
+            self.counters["flags"] += 1
         return completed
 
     # Answers --------------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ def converse(seed, **odds):
         way = [w for w in way if w[0].time > now]
     for m in todo:
         assert bytes(responder.regions[7].data[m.va - 1000:m.va - 1000 + len(m.data)]) == m.data
-    assert responder.flags == [m.immediate for m in todo if m.immediate is not None]
+    assert responder.immediates == [m.immediate for m in todo if m.immediate is not None]
     assert witness.retired == len(todo)
     return requester, responder, witness
 
@@ -79,7 +79,22 @@ def test_nothing_is_sent_twice_over_a_good_network():
         for answer in responder.take(wire.parse(out[1]), out[0]) if out else ():
             requester.take(wire.parse(answer.frame(b)), now)
     assert requester.done and responder.counters["receive_accepted"] == 20 and responder.out_of_order == 0
-    assert responder.flags == [3] and responder.received == 5000 + 20*88 + 4
+    assert responder.immediates == [3] and responder.flags == [(3, 1)] and responder.received == 5000 + 20*88 + 4
+
+def test_messages_that_complete_at_once_share_the_flag_of_their_signal():
+    """Packets arrive last first: the flags of all messages are due when the first one comes. In order, each has its own."""
+    def flags(turned):
+        a, b = ends()
+        requester, responder = Requester(a, random.Random(1), silence=3000), Responder(b, {7: Region(7, 0, bytearray(8))})
+        for n, signal in enumerate((3, 3, 5, None, 5, 3)):
+            requester.post(Message(n, 7, bytes([n]), signal))
+        sent = [out for out in map(requester.send, range(0, 600, 20)) if out]
+        for plane, frame in sent[::-1] if turned else sent:
+            responder.take(wire.parse(frame), plane)
+        assert len(sent) == 6 and responder.immediates == [3, 3, 5, 5, 3] and responder.counters["flags"] == len(responder.flags)
+        return responder.flags
+    assert flags(True) == [(3, 2), (5, 2), (3, 3)]
+    assert flags(False) == [(3, 1), (3, 2), (5, 1), (5, 2), (3, 3)]
 
 def test_numbers_of_the_wire_are_taken_as_the_nearest():
     assert near(5, 0xfffffe) == 0x1000005 and near(0xfffffe, 0x1000005) == 0xfffffe

@@ -112,7 +112,7 @@ class SendingHall:
         credit = self.s.card.credit(q.page)
         assert (credit["consumed"], credit["completed"], credit["error"]) == (q.count, q.count, 0)
         assert bytes(q.region.data) == bytes(q.expected), "what the responder received is not what was sent"
-        assert q.far.flags == q.immediates
+        assert q.far.immediates == q.immediates
         assert q.far.msn == q.witness.retired == q.count
         state = self.s.card.queue_pair_state(q.index)
         assert state["state"] == T.QpState.RTS and state["unacked"] == state["next"] == q.witness.next & 0xffffff

@@ -31,9 +31,13 @@ def test_msn_and_rqmsn_come_round():
         assert link.state()["unacked"] == link.state()["next"] == (0xff0000 + MESSAGES) & 0xffffff
         assert change["messages_started"] == change["messages_completed"] == change["receive_messages"] == change["data_new"] == MESSAGES
         assert change["receive_accepted"] == MESSAGES and change["data_resent"] > 0
-        assert change["flags"] == link.signal.value == MESSAGES - PLAIN
+        assert link.signal.value == MESSAGES - PLAIN
         events = c.sim.flag_event_array()
-        assert np.array_equal(events["value"][events["watch"] == link.signal.watch], np.arange(1, MESSAGES - PLAIN + 1)), "flags in order"
+        values = events["value"][events["watch"] == link.signal.watch].astype(np.int64)
+        steps  = np.diff(values, prepend=0)     # Messages of each flag: those that complete at once share one.
+        assert change["flags"] == len(values) and values[-1] == MESSAGES - PLAIN and steps.min() == 1, "flags in order"
+        # Behind a lost packet wait as many messages as may be in flight; a short one that overtakes on the other plane waits alone.
+        assert steps.max() == c.config.messages and np.count_nonzero(steps > 2) <= change["data_resent"]
         for slot, data in enumerate(datas):
             link.sent.append((slot, data[:max(lengths[slot::64])]))
         link.check()
