@@ -145,6 +145,7 @@ class Hall:
     def finish(self, limit=3_000_000):
         s = self.s
         s.run(lambda: all(q.sender.done for q in self.lanes), limit)
+        self.strays = 0         # The answer to one sent at the very end would be counted, but not yet be on the wire.
         s.to.gentle()
         s.back.gentle()
         s.settle()
