@@ -87,15 +87,13 @@ def check(o):
     for name, high in (("delay", 1e6), ("jitter", 1e6)):
         refuse(not 0 <= getattr(o, name) <= high, f"--{name} is {getattr(o, name)} ns, but it must be between 0 and {high:.0f}.")
     config = preset("sim")
-    for name, low, high in (("planes", 1, 4), ("paths", 1, 64), ("queue_pairs", 1, config.queue_pairs), ("nodes", 2, config.peers),
+    for name, low, high in (("planes", 1, 4), ("paths", 1, 64), ("queue_pairs", 1, config.pages), ("nodes", 2, config.peers),
                             ("message", 1, (1 << 24) - 1), ("size", 0, MEMORY), ("packets", 1, 10**9),
                             ("seed", 0, (1 << 64) - 1)):
         value = getattr(o, name)
         refuse(not low <= value <= high, f"--{name.replace('_', '-')} is {value}, but it must be between {low} and {high}.")
     refuse(o.mtu not in MTUS, f"--mtu is {o.mtu}, but a path MTU is {', '.join(str(m) for m in MTUS[:-1])} or {MTUS[-1]} bytes.")
     refuse(o.pattern == "pair" and o.nodes % 2, f"--pattern pair needs an even number of cards, not {o.nodes}.")
-    refuse(o.pattern == "ring" and 2*o.queue_pairs > config.queue_pairs,
-        f"--queue-pairs is {o.queue_pairs}, but in a ring a card has at most {config.queue_pairs//2} to each side.")
     size = o.size
     if o.file is not None:
         refuse(not os.path.exists(o.file), f"The file {o.file} does not exist.")

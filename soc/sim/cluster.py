@@ -180,10 +180,10 @@ class Cluster:
         return known[ipv6]
 
     def connect(self, a, b, mtu=4096, evs=None, sack_trigger=None, timeout=None, guard_time=None, guard_packets=3, p_key=0xffff,
-            psns=None, ipv6=None, pages=(None, None), cwnd=0):
+            psns=None, ipv6=None, pages=(None, None), cwnd=0, mpr=None):
         """A queue pair between two nodes, ready to send both ways. Times in ticks of 128 ns; `psns`: first PSNs of a and b;
         `ipv6`: else as the cluster; `pages`: the page of each whose error word hears of the queue pair's errors;
-        `cwnd`: first congestion window in bytes, 0 = no limit."""
+        `cwnd`: first congestion window in bytes, 0 = no limit; `mpr`: both windows in packets, a multiple of 128, else the card's."""
         sizes = [256 << i for i in range(5)]
         if mtu not in sizes or mtu > self.config.max_mtu:
             known = ", ".join(str(s) for s in sizes if s <= self.config.max_mtu)
@@ -199,7 +199,7 @@ class Cluster:
         for n, page in zip((a, b), pages, strict=True):
             qp.index[n.index], generation, writers[n.index] = n.queue_pair(state=T.QpState.RTS, mtu=sizes.index(mtu),
                 p_key=p_key, sack_trigger=sack_trigger or max(4*mtu, 4096), timeout=timeout, guard_time=guard_time,
-                guard_packets=guard_packets, mpr=self.config.mpr//128, mpr_dest=self.config.mpr//128,
+                guard_packets=guard_packets, mpr=(mpr or self.config.mpr)//128, mpr_dest=(mpr or self.config.mpr)//128,
                 max_wimm_dest=self.config.max_wimm, cwnd=-(-cwnd//256), page=NO_PAGE if page is None else page.number)
             qp.qpn[n.index] = generation << 16 | qp.index[n.index]
             psn[n.index]    = n.random.randrange(1 << 24)

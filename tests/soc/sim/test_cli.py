@@ -28,7 +28,7 @@ from soc.sim.transfer import pattern
     (["--page-size", "4096", "--size", str(17 << 20)], "do not fit"),
     (["--page-size", "2097152", "--size", str(56 << 20)], "do not fit"),
     (["--nodes", "3"], "even number of cards"),
-    (["--queue-pairs", "9", "--pattern", "ring"], "in a ring"),
+    (["--queue-pairs", "17", "--pattern", "ring"], "between 1 and 16"),
     (["--file", "no/such/file"], "The file no/such/file does not exist."),
     (["--file", "."], "is a folder"),
     (["--policy", "no_such_policy.py"], "does not exist"),
